@@ -1,0 +1,2 @@
+//! The `writ` command.
+fn main() {}

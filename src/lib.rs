@@ -1,0 +1,3 @@
+//! Writ.
+#![cfg_attr(target_family = "wasm", no_std)]
+extern crate alloc;

@@ -1,0 +1,2 @@
+//! What the tests share.
+#![cfg(not(target_family = "wasm"))]
