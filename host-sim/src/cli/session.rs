@@ -1,0 +1,204 @@
+//! The client of the thread API that every command uses.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::exit;
+use super::failure::Failure;
+use super::names::Key;
+use super::names::SubmissionId;
+use super::names::Target;
+use super::names::Thread;
+use super::record::Record;
+use super::runtime::Answer;
+use super::runtime::Ask;
+use super::runtime::Runtime;
+use super::spans;
+
+/// Largest body of a request, in bytes.
+pub const BODY_BYTES_MAX: usize = 262_144;
+
+/// Most messages that are asked for at once.
+pub const PAGE_MESSAGES: u64 = 100;
+
+/// What a lost event costs at most.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// A runtime, spoken to through its API.
+pub struct Session {
+    runtime: Box<dyn Runtime>,
+}
+
+impl Session {
+    /// Over a runtime.
+    pub fn new(runtime: Box<dyn Runtime>) -> Self {
+        Self { runtime }
+    }
+
+    /// The runtime itself.
+    pub fn runtime(&self) -> &dyn Runtime {
+        &*self.runtime
+    }
+
+    /// One request; an answer that is no success is a failure.
+    pub async fn ask(
+        &self,
+        method: &'static str,
+        path: String,
+        key: Option<&Key>,
+        body: Option<&Value>,
+    ) -> Result<Answer, Failure> {
+        let mut headers = Vec::new();
+        if body.is_some() {
+            headers.push(("content-type".to_string(), "application/json".to_string()));
+        }
+        if let Some(key) = key {
+            headers.push(("idempotency-key".to_string(), key.to_string()));
+        }
+        let body = body.map(|b| b.to_string().into_bytes()).unwrap_or_default();
+        self.send(Ask { method, path, headers, body }).await
+    }
+
+    /// As [`Session::ask`], with the request as it is.
+    pub async fn send(&self, ask: Ask) -> Result<Answer, Failure> {
+        let answer = self.runtime.respond(ask).await?;
+        if (200..300).contains(&answer.status) {
+            return Ok(answer);
+        }
+        Err(Failure::of_answer(answer.status, &answer.body))
+    }
+
+    /// The JSON of a GET.
+    pub async fn get(&self, path: String) -> Result<Value, Failure> {
+        self.ask("GET", path, None, None).await?.json()
+    }
+
+    /// Submits a message.
+    pub async fn submit(&self, thread: &Thread, key: &Key, delivery: &Value) -> Result<Record, Failure> {
+        Record::of(self.ask("POST", thread.path("/submissions"), Some(key), Some(delivery)).await?)
+    }
+
+    /// A submission as it is now.
+    pub async fn record(&self, id: &SubmissionId) -> Result<Record, Failure> {
+        Record::of(self.ask("GET", id.path(""), None, None).await?)
+    }
+
+    /// Asks a submission to stop, durably.
+    pub async fn cancel(&self, id: &SubmissionId) -> Result<Record, Failure> {
+        Record::of(self.ask("POST", id.path("/cancel"), None, Some(&json!({}))).await?)
+    }
+
+    /// The thread that is meant.
+    pub async fn thread_of(&self, target: &Target) -> Result<Thread, Failure> {
+        match target {
+            Target::Thread(thread) => Ok(thread.clone()),
+            Target::Submission(id) => self.record(id).await?.thread(),
+        }
+    }
+
+    /// The messages of a thread from number `from` on, one page, each as its raw text.
+    pub async fn messages(&self, thread: &Thread, from: u64, limit: u64) -> Result<Vec<String>, Failure> {
+        let path = thread.path(&format!("/messages?after={from}&limit={limit}"));
+        let answer = self.ask("GET", path, None, None).await?;
+        answer.json()?;
+        let text = std::str::from_utf8(&answer.body).unwrap_or_default();
+        let Some(messages) = spans::field(text, "messages").and_then(spans::elements) else {
+            return Err(Failure::internal("answer", "the component's page of messages has no array `messages`"));
+        };
+        Ok(messages.into_iter().map(String::from).collect())
+    }
+
+    /// Waits for the outcome of a submission. Events only say when to look: the record decides. The first interrupt
+    /// cancels durably, the second one leaves.
+    pub async fn wait(
+        &self,
+        id: &SubmissionId,
+        events: &mut mpsc::UnboundedReceiver<String>,
+        interrupts: &mut mpsc::Receiver<()>,
+        mut seen: impl FnMut(&Value) -> Result<(), Failure>,
+    ) -> Result<Record, Failure> {
+        let mut cancelled = false;
+        loop {
+            let record = self.record(id).await?;
+            if record.settled() {
+                while let Ok(event) = events.try_recv() {
+                    seen(&parse(&event))?;
+                }
+                return Ok(record);
+            }
+            match self.news(events, interrupts, &mut seen).await? {
+                News::Interrupt if cancelled => return Err(left(id)),
+                News::Interrupt => {
+                    cancelled = true;
+                    self.cancel(id).await?;
+                }
+                News::Idle => {
+                    let record = self.record(id).await?;
+                    return if record.settled() { Ok(record) } else { Err(stuck(&record)) };
+                }
+                News::Look => {}
+            }
+        }
+    }
+
+    /// Waits until the record is worth a look.
+    async fn news(
+        &self,
+        events: &mut mpsc::UnboundedReceiver<String>,
+        interrupts: &mut mpsc::Receiver<()>,
+        seen: &mut impl FnMut(&Value) -> Result<(), Failure>,
+    ) -> Result<News, Failure> {
+        let look = tokio::time::sleep(LOOK_AGAIN);
+        tokio::pin!(look);
+        loop {
+            tokio::select! {
+                biased;
+                Some(()) = interrupts.recv() => return Ok(News::Interrupt),
+                Some(event) = events.recv() => {
+                    let event = parse(&event);
+                    seen(&event)?;
+                    if event["type"] == "settled" {
+                        return Ok(News::Look);
+                    }
+                }
+                () = self.runtime.idle() => return Ok(News::Idle),
+                () = &mut look => return Ok(News::Look),
+            }
+        }
+    }
+}
+
+enum News {
+    Idle,
+    Interrupt,
+    Look,
+}
+
+impl Answer {
+    /// The body as JSON.
+    pub fn json(&self) -> Result<Value, Failure> {
+        serde_json::from_slice(&self.body)
+            .map_err(|e| Failure::internal("answer", format!("the component's answer is no JSON: {e}")))
+    }
+}
+
+fn parse(event: &str) -> Value {
+    serde_json::from_str(event).unwrap_or(Value::Null)
+}
+
+fn left(id: &SubmissionId) -> Failure {
+    Failure::new(exit::ABORTED, "left", format!("left while submission {id} was stopping; it is stored and goes on"))
+        .advise(format!("See how it ended with `writ inspect submission {id}`."))
+}
+
+fn stuck(record: &Record) -> Failure {
+    let reason = record.reason.as_deref().unwrap_or("the component gives no reason");
+    let message = format!("submission {} is {} and nothing is running: {reason}", record.id, record.state);
+    Failure::new(exit::FAILED, "not-settled", message)
+        .advise(format!("It is stored and safe. `writ explain {}` shows every fact; the same command goes on.", record.id))
+        .fact("id", record.id.clone())
+        .fact("state", record.state.clone())
+}
