@@ -1,5 +1,12 @@
 //! Stores: one trait, and what every store must do. See `wit/kv.wit` for the contract in full.
 
+pub mod checks;
+pub mod conformance;
+pub mod counted;
+pub mod fault;
+pub mod memory;
+pub mod redb;
+
 use async_trait::async_trait;
 
 /// Longest key, in bytes.
