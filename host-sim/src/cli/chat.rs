@@ -80,7 +80,7 @@ async fn turn(
     out: Out,
 ) -> Result<u8, Failure> {
     let key = Key::fresh();
-    let mut events = session.runtime().watch(thread);
+    let mut events = session.runtime().watch();
     let receipt = match session.submit(thread, &key, &json!({"message": text})).await {
         Ok(receipt) => receipt,
         Err(failure) if failure.exit == exit::REFUSED || failure.exit == exit::CONFLICT => {
@@ -92,8 +92,7 @@ async fn turn(
     let note = styled(DIM, &format!("writ: submission {}", receipt.id));
     out.note(&note, &json!({"id": receipt.id, "key": key.as_str()}));
     let mut stream = Stream::new(out);
-    let id = receipt.submission()?;
-    let record = session.wait(&id, &mut events, interrupts, |event| stream.event(event)).await?;
+    let record = session.wait(&receipt, &mut events, interrupts, |event| stream.event(event)).await?;
     if out.json {
         let body = std::str::from_utf8(&record.body).unwrap_or_default();
         out.line(spans::field(body, "outcome").unwrap_or("null"))?;

@@ -50,7 +50,7 @@ pub async fn run(args: CheckArgs, global: &Global, out: Out) -> Result<u8, Failu
     let session = open::to_read(global).await?;
     let audit = audit(&session, out).await?;
     let totals = totals(&audit);
-    report(&audit.findings, &totals, &summary(&audit), out)
+    report(&audit.findings, audit.findings_total, &totals, &summary(&audit), out)
 }
 
 /// The audit with its progress, and the count of keys.
@@ -61,7 +61,9 @@ pub async fn audit(session: &Session, out: Out) -> Result<Audit, Failure> {
         .audit(&|so_far| progress.at(so_far.keys, format!("{} messages, {} keys", so_far.messages, so_far.keys)))
         .await?;
     let stored = session.runtime().keys().await?;
-    audit.findings.extend(leak(audit.keys, stored));
+    let leaked = leak(audit.keys, stored);
+    audit.findings_total += u64::from(leaked.is_some());
+    audit.findings.extend(leaked);
     Ok(audit)
 }
 
@@ -87,23 +89,23 @@ fn file(path: &Path, out: Out) -> Result<u8, Failure> {
     let checked = check_file::check(&Exported::read(path)?);
     let totals = json!({"messages": checked.messages, "calls": checked.calls, "results": checked.results});
     let summary = format!("{} messages, {} calls, {} results", checked.messages, checked.calls, checked.results);
-    report(&checked.findings, &totals, &summary, out)
+    report(&checked.findings, checked.findings.len() as u64, &totals, &summary, out)
 }
 
-fn report(findings: &[Finding], totals: &Value, summary: &str, out: Out) -> Result<u8, Failure> {
+fn report(findings: &[Finding], total: u64, totals: &Value, summary: &str, out: Out) -> Result<u8, Failure> {
     let code = if findings.is_empty() { exit::DONE } else { exit::FAILED };
     if out.json {
         let list: Vec<Value> = findings
             .iter()
             .map(|f| json!({"invariant": f.invariant, "key": f.key, "text": f.text}))
             .collect();
-        out.value(&json!({"ok": findings.is_empty(), "findings": list, "totals": totals}))?;
+        out.value(&json!({"ok": findings.is_empty(), "found": total, "findings": list, "totals": totals}))?;
         return Ok(code);
     }
     for finding in findings {
         out.line(&line(finding))?;
     }
-    let verdict = match findings.len() {
+    let verdict = match total {
         0 => styled(GOOD, "ok"),
         1 => styled(BAD, "1 finding"),
         n => styled(BAD, &format!("{n} findings")),

@@ -45,12 +45,12 @@ pub async fn run(args: ForkArgs, global: &Global, out: Out) -> Result<u8, Failur
     let body = json!({"to": target.thread.as_str(), "at": args.at});
     let key = args.id.unwrap_or_else(Key::fresh);
     let mut interrupts = interrupts::listen();
-    let mut events = session.runtime().watch(&target);
+    let mut events = session.runtime().watch();
     let receipt = Record::of(session.ask("POST", source.path("/fork"), Some(&key), Some(&body)).await?)?;
     out.note(&format!("writ: submission {}", receipt.id), &json!({"id": receipt.id, "key": key.as_str()}));
     let record = match receipt.settled() {
         true => receipt,
-        false => session.wait(&receipt.submission()?, &mut events, &mut interrupts, |_| Ok(())).await?,
+        false => session.wait(&receipt, &mut events, &mut interrupts, |_| Ok(())).await?,
     };
     if let Some(failure) = record.complaint() {
         return Err(failure);

@@ -39,6 +39,9 @@ pub struct Record {
     /// The answer's body, byte for byte.
     #[serde(skip)]
     pub body: Vec<u8>,
+    /// The thread that runs because of the request, by the name that the component gives it.
+    #[serde(skip)]
+    pub instance: Option<String>,
 }
 
 /// How a submission ended.
@@ -63,6 +66,7 @@ impl Record {
         let mut record: Self = serde_json::from_slice(&answer.body)
             .map_err(|e| Failure::internal("answer", format!("the component's answer is no submission: {e}")))?;
         record.body = answer.body;
+        record.instance = answer.instances.into_iter().next();
         Ok(record)
     }
 
@@ -114,7 +118,7 @@ mod tests {
 
     fn record(outcome: &str) -> Record {
         let body = format!(r#"{{"id":"3f-a","agent":"h","thread":"t","state":"settled","attempt":2,"outcome":{outcome}}}"#);
-        Record::of(Answer { status: 200, body: body.into_bytes() }).unwrap()
+        Record::of(Answer { status: 200, body: body.into_bytes(), instances: Vec::new() }).unwrap()
     }
 
     #[test]

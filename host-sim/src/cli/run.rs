@@ -70,7 +70,7 @@ pub async fn run(args: RunArgs, global: &Global, out: Out) -> Result<u8, Failure
 /// Submits, shows the receipt, waits.
 async fn settle(session: &Session, thread: &Thread, key: &Key, delivery: &Value, out: Out) -> Result<Record, Failure> {
     let mut interrupts = interrupts::listen();
-    let mut events = session.runtime().watch(thread);
+    let mut events = session.runtime().watch();
     let receipt = session.submit(thread, key, delivery).await?;
     out.note(
         &format!("writ: submission {} in {thread}", receipt.id),
@@ -79,7 +79,7 @@ async fn settle(session: &Session, thread: &Thread, key: &Key, delivery: &Value,
     if receipt.settled() {
         return Ok(receipt);
     }
-    session.wait(&receipt.submission()?, &mut events, &mut interrupts, |_| Ok(())).await
+    session.wait(&receipt, &mut events, &mut interrupts, |_| Ok(())).await
 }
 
 fn print(record: &Record, out: Out) -> Result<u8, Failure> {

@@ -1,10 +1,9 @@
 //! What a command needs of the host: one small trait, so that commands are tested without a component.
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
 
 use super::failure::Failure;
-use super::names::Thread;
+use super::feed::Feed;
 
 /// A request to the component's `respond`, as the operator.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,13 +25,17 @@ pub struct Answer {
     pub status: u16,
     /// The body, byte for byte.
     pub body: Vec<u8>,
+    /// The threads that run because of it, by the names that the component gives them.
+    pub instances: Vec<String>,
 }
 
 /// What an audit found so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Audit {
-    /// What is broken.
+    /// What is broken, the first 10,000.
     pub findings: Vec<Finding>,
+    /// How much is broken.
+    pub findings_total: u64,
     /// Threads looked at.
     pub threads: u64,
     /// Submissions looked at.
@@ -63,10 +66,10 @@ pub trait Runtime: Send + Sync {
     /// Takes up everything that a former process has left unfinished.
     async fn sweep(&self) -> Result<(), Failure>;
 
-    /// Events of a thread from now on, as JSON text. Some may be lost.
-    fn watch(&self, thread: &Thread) -> mpsc::UnboundedReceiver<String>;
+    /// Live events from now on.
+    fn watch(&self) -> Feed;
 
-    /// Returns when nothing runs and nothing is due.
+    /// Returns when nothing runs and nothing is due now.
     async fn idle(&self);
 
     /// Checks the invariants over the whole store; `progress` hears of every page.

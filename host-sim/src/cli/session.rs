@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::exit;
 use super::failure::Failure;
+use super::feed::Feed;
 use super::names::Key;
 use super::names::SubmissionId;
 use super::names::Target;
@@ -26,6 +27,9 @@ pub const PAGE_MESSAGES: u64 = 100;
 
 /// What a lost event costs at most.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// How often a host without work is looked at before a submission counts as stuck: a failed run is tried again later.
+const IDLE_LOOKS_MAX: u32 = 5;
 
 /// A runtime, spoken to through its API.
 pub struct Session {
@@ -115,56 +119,65 @@ impl Session {
     /// cancels durably, the second one leaves.
     pub async fn wait(
         &self,
-        id: &SubmissionId,
-        events: &mut mpsc::UnboundedReceiver<String>,
+        receipt: &Record,
+        feed: &mut Feed,
         interrupts: &mut mpsc::Receiver<()>,
         mut seen: impl FnMut(&Value) -> Result<(), Failure>,
     ) -> Result<Record, Failure> {
-        let mut cancelled = false;
+        let id = receipt.submission()?;
+        feed.only(receipt.instance.clone());
+        let (mut cancelled, mut idle) = (false, 0);
         loop {
-            let record = self.record(id).await?;
+            let record = self.record(&id).await?;
             if record.settled() {
-                while let Ok(event) = events.try_recv() {
-                    seen(&parse(&event))?;
+                while let Some(event) = feed.ready() {
+                    seen(&event)?;
                 }
                 return Ok(record);
             }
-            match self.news(events, interrupts, &mut seen).await? {
-                News::Interrupt if cancelled => return Err(left(id)),
+            match self.news(feed, interrupts, idle > 0, &mut seen).await? {
+                News::Interrupt if cancelled => return Err(left(&id)),
                 News::Interrupt => {
                     cancelled = true;
-                    self.cancel(id).await?;
+                    self.cancel(&id).await?;
                 }
-                News::Idle => {
-                    let record = self.record(id).await?;
-                    return if record.settled() { Ok(record) } else { Err(stuck(&record)) };
-                }
+                News::Idle if idle == IDLE_LOOKS_MAX || record.state == "waiting" => return Err(stuck(&record)),
+                News::Idle => idle += 1,
+                News::Look if record.state == "retrying" => idle = 0,
                 News::Look => {}
             }
         }
     }
 
-    /// Waits until the record is worth a look.
+    /// Waits until the record is worth a look. With `patient`, being idle is told no sooner than after a while: what is
+    /// due later is not running now.
     async fn news(
         &self,
-        events: &mut mpsc::UnboundedReceiver<String>,
+        feed: &mut Feed,
         interrupts: &mut mpsc::Receiver<()>,
+        patient: bool,
         seen: &mut impl FnMut(&Value) -> Result<(), Failure>,
     ) -> Result<News, Failure> {
         let look = tokio::time::sleep(LOOK_AGAIN);
         tokio::pin!(look);
+        let idle = async {
+            if patient {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            self.runtime.idle().await;
+        };
+        tokio::pin!(idle);
         loop {
             tokio::select! {
                 biased;
                 Some(()) = interrupts.recv() => return Ok(News::Interrupt),
-                Some(event) = events.recv() => {
-                    let event = parse(&event);
+                event = feed.next() => {
                     seen(&event)?;
-                    if event["type"] == "settled" {
+                    if event.is_null() || event["type"] == "settled" {
                         return Ok(News::Look);
                     }
                 }
-                () = self.runtime.idle() => return Ok(News::Idle),
+                () = &mut idle => return Ok(News::Idle),
                 () = &mut look => return Ok(News::Look),
             }
         }
@@ -183,10 +196,6 @@ impl Answer {
         serde_json::from_slice(&self.body)
             .map_err(|e| Failure::internal("answer", format!("the component's answer is no JSON: {e}")))
     }
-}
-
-fn parse(event: &str) -> Value {
-    serde_json::from_str(event).unwrap_or(Value::Null)
 }
 
 fn left(id: &SubmissionId) -> Failure {
