@@ -2,9 +2,17 @@
 //! and the `writ` command.
 //!
 //! Nothing in here knows the runtime's keys or its crate: it meets the component only through `wit/`.
+//!
+//! [`host::Host`] is the way in: give it [`host::Parts`], hand it requests.
 #![cfg(not(target_family = "wasm"))]
 
 pub mod clock;
+pub mod data;
+pub mod engine;
+pub mod error;
+pub mod host;
+pub mod limits;
 pub mod model;
+mod scheduler;
 pub mod store;
 pub mod tools;
