@@ -66,7 +66,7 @@ impl Runtime for Hosted {
         self.host.settled().await;
     }
 
-    async fn audit(&self, progress: &(dyn Fn(&Audit) + Send + Sync)) -> Result<Audit, Failure> {
+    async fn audit(&self, progress: &(dyn for<'a> Fn(&'a Audit) + Send + Sync)) -> Result<Audit, Failure> {
         let mut so_far = Audit::default();
         let add = |page: &AuditPage| {
             so_far.threads += u64::from(page.threads);

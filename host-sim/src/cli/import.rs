@@ -5,10 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 use serde_json::json;
+use sha2::Digest;
+use sha2::Sha256;
 
 use super::args::Global;
 use super::exit;
 use super::failure::Failure;
+use super::names::Key;
 use super::names::Name;
 use super::names::Thread;
 use super::open;
@@ -48,7 +51,7 @@ pub struct ImportArgs {
 /// Imports it.
 pub async fn run(args: ImportArgs, global: &Global, out: Out) -> Result<u8, Failure> {
     let file = Exported::read(&args.file)?;
-    let head: Value = file.session.as_deref().and_then(|s| serde_json::from_str(s).ok()).unwrap_or(Value::Null);
+    let head: Value = file.session.as_deref().and_then(|s| serde_json::from_str(s).ok()).unwrap_or_else(|| json!({}));
     let thread = Thread {
         agent: name(args.agent, &head["agent"], "--agent")?,
         thread: name(args.thread, &head["thread"], "--thread")?,
@@ -75,8 +78,10 @@ async fn send(
     out: Out,
 ) -> Result<u64, Failure> {
     let total = file.messages.len() as u64;
-    let begin = json!({"session": head, "count": total, "digest": digest(file)});
-    let answer = session.ask("POST", thread.path("/import"), None, Some(&begin)).await?;
+    let digest = digest(file);
+    let key = Key::of_import(&digest);
+    let begin = json!({"session": head, "count": total, "digest": digest});
+    let answer = session.ask("POST", thread.path("/import"), Some(&key), Some(&begin)).await?;
     let mut finished = answer.status == 200;
     let mut done = answer.json()?["done"].as_u64().unwrap_or(if finished { total } else { 0 });
     let progress = Progress::bar(out, "importing", total);
@@ -101,6 +106,16 @@ async fn send(
         return Ok(total);
     }
     Err(Failure::internal("import", format!("all {total} messages were sent and the thread is not published")))
+}
+
+/// What tells this file's messages from others', in hex: SHA-256 over each of them and a line feed.
+fn digest(file: &Exported) -> String {
+    let mut hash = Sha256::new();
+    for (_, raw) in &file.messages {
+        hash.update(raw.as_bytes());
+        hash.update(b"\n");
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The ranges of messages that make a page.

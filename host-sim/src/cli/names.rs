@@ -141,6 +141,11 @@ impl Key {
         Self(random_text())
     }
 
+    /// The key of an import, from the digest of its file: the same file again is the same import.
+    pub fn of_import(digest: &str) -> Self {
+        Self(format!("import-{digest}"))
+    }
+
     /// The key of the n-th user message of a recording.
     pub fn of_replay(n: usize) -> Self {
         Self(format!("replay-{n}"))

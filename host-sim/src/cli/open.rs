@@ -10,6 +10,7 @@ use super::hosted::Hosted;
 use super::names::Name;
 use super::offline::Offline;
 use super::read_only::ReadOnly;
+use super::runtime::Runtime;
 use super::session::Session;
 use super::settings::Settings;
 use crate::clock::Clock;

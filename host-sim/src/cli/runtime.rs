@@ -73,7 +73,7 @@ pub trait Runtime: Send + Sync {
     async fn idle(&self);
 
     /// Checks the invariants over the whole store; `progress` hears of every page.
-    async fn audit(&self, progress: &(dyn Fn(&Audit) + Send + Sync)) -> Result<Audit, Failure>;
+    async fn audit(&self, progress: &(dyn for<'a> Fn(&'a Audit) + Send + Sync)) -> Result<Audit, Failure>;
 
     /// The number of keys in the store, the host's own not counted.
     async fn keys(&self) -> Result<u64, Failure>;

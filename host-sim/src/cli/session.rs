@@ -125,7 +125,7 @@ impl Session {
         mut seen: impl FnMut(&Value) -> Result<(), Failure>,
     ) -> Result<Record, Failure> {
         let id = receipt.submission()?;
-        feed.only(receipt.instance.clone());
+        feed.only(receipt.instance.clone(), &receipt.id);
         let (mut cancelled, mut idle) = (false, 0);
         loop {
             let record = self.record(&id).await?;

@@ -34,7 +34,7 @@ pub enum Kind {
 /// A table of JSON objects, one a row.
 pub fn render(columns: &[Column], rows: &[Value], out: Out) -> String {
     let mut table = Table::new();
-    table.load_preset(if out.stdout_tty { presets::UTF8_HORIZONTAL_ONLY } else { presets::NOTHING });
+    table.load_style(if out.stdout_tty { presets::UTF8_HORIZONTAL_ONLY } else { presets::NOTHING });
     table.set_header(columns.iter().map(|c| c.title));
     for row in rows {
         table.add_row(columns.iter().map(|column| cell(column, row, out)));
