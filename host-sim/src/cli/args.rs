@@ -41,15 +41,15 @@ pub struct Cli {
 const AFTER_HELP: &str = "\
 Examples:
   writ demo                               the whole story in a minute: a kill -9, and what is left
-  writ run helper 'What is in this folder?'
+  writ run helper 'What is in the workspace?'
   writ chat helper
   writ --help                             more, with the exit codes";
 
 const LONG_EXAMPLES: &str = "\
 Examples:
   writ demo                               the whole story in a minute: a kill -9, and what is left
-  writ run helper 'What is in this folder?'
-  writ run helper --id tuesday 'Sum up notes.txt'      repeated with the same id: the same outcome, no second run
+  writ run helper 'What is in the workspace?'
+  writ run helper --id tuesday '/read notes.txt'       repeated with the same id: the same outcome, no second run
   writ chat helper trip                   a conversation that outlives the terminal
   writ inspect submissions                what there is, and in which state
   writ explain ID                         every stored fact, and what a restart would do

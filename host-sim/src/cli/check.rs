@@ -95,10 +95,8 @@ fn file(path: &Path, out: Out) -> Result<u8, Failure> {
 fn report(findings: &[Finding], total: u64, totals: &Value, summary: &str, out: Out) -> Result<u8, Failure> {
     let code = if findings.is_empty() { exit::DONE } else { exit::FAILED };
     if out.json {
-        let list: Vec<Value> = findings
-            .iter()
-            .map(|f| json!({"invariant": f.invariant, "key": f.key, "text": f.text}))
-            .collect();
+        let list: Vec<Value> =
+            findings.iter().map(|f| json!({"invariant": f.invariant, "key": f.key, "text": f.text})).collect();
         out.value(&json!({"ok": findings.is_empty(), "found": total, "findings": list, "totals": totals}))?;
         return Ok(code);
     }
@@ -128,5 +126,12 @@ mod tests {
         assert_eq!(leak(3, 3), None);
         assert!(leak(3, 4).unwrap().text.contains("4 keys are stored"));
         assert!(leak(4, 3).is_some());
+    }
+
+    #[tokio::test]
+    async fn the_count_of_keys_is_compared() {
+        let session = super::super::testing::Fake::session(|_| (200, String::new()));
+        let audit = audit(&session, super::super::testing::QUIET).await.unwrap();
+        assert_eq!((audit.findings_total, audit.findings[0].invariant.as_str()), (1, "leak"));
     }
 }

@@ -80,7 +80,10 @@ async fn accept_and_kill(story: &mut Story, global: &Global, folder: &Path) -> R
     story.say(&format!("request {:?} to {}: {:?}", demo_host::KEY, demo_host::THREAD, demo_host::MESSAGE));
     let receipt = record(&child.expect("receipt", STEP_MAX).await?)?;
     story.fact("receipt", json!({"id": receipt.id, "state": receipt.state, "hash": receipt.hash}));
-    story.say(&format!("receipt: submission {} is {}; it was stored and flushed before this line", receipt.id, receipt.state));
+    story.say(&format!(
+        "receipt: submission {} is {}; it was stored and flushed before this line",
+        receipt.id, receipt.state
+    ));
     let tool = child.expect("tool", STEP_MAX).await?;
     let call = blocks::call_line(tool["name"].as_str().unwrap_or_default(), &tool["arguments"]);
     story.say(&format!("the tool has begun: {call}"));
@@ -103,7 +106,8 @@ async fn recover(story: &mut Story, global: &Global, folder: &Path, receipt: &Re
     story.must("it is the same submission", settled.id == receipt.id && settled.hash == receipt.hash);
     story.must("it completed", outcome.status == "completed");
     story.fact("attempts", settled.attempt.into());
-    story.say(&format!("attempts: {}; answers of the model in this process: {}", settled.attempt, completions["count"]));
+    story
+        .say(&format!("attempts: {}; answers of the model in this process: {}", settled.attempt, completions["count"]));
     Ok(settled)
 }
 
@@ -145,9 +149,16 @@ async fn conflict(story: &mut Story, host: &DemoHost, settled: &Record) -> Resul
         Ok(record) => story.must(&format!("it was refused (it was accepted as {})", record.id), false),
         Err(refused) => {
             let field = refused.facts.get("field").and_then(Value::as_str).unwrap_or_default();
-            story.say(&format!("refused with {}: {}", refused.facts.get("status").unwrap_or(&Value::Null), safe(&refused.message)));
+            story.say(&format!(
+                "refused with {}: {}",
+                refused.facts.get("status").unwrap_or(&Value::Null),
+                safe(&refused.message)
+            ));
             story.fact("conflict", refused.json());
-            story.must(&format!("the field that differs is named: {field}"), refused.code == "conflict" && field.contains("message"));
+            story.must(
+                &format!("the field that differs is named: {field}"),
+                refused.code == "conflict" && field.contains("message"),
+            );
         }
     }
     let after = host.session.record(&settled.submission()?).await?;

@@ -86,7 +86,9 @@ mod tests {
             "facts": [{"key": "p/3f/sub/x", "what": "attempts", "value": 2}, {"key": "k", "what": "op", "value": {"a": 1}}],
             "rule": {"row": "P6", "text": "take over"}});
         let text = anstream::adapter::strip_str(&render("3f-x", &explained)).to_string();
-        for part in ["3f-x is running", "the model is asked", "attempts: 2", "p/3f/sub/x", "op: {\"a\":1}", "P6 take over"] {
+        for part in
+            ["3f-x is running", "the model is asked", "attempts: 2", "p/3f/sub/x", "op: {\"a\":1}", "P6 take over"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(render("x", &json!([])).contains('-'));

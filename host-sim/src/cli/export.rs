@@ -49,10 +49,9 @@ pub async fn run(args: ExportArgs, global: &Global, out: Out) -> Result<u8, Fail
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file = tempfile::NamedTempFile::new_in(folder).map_err(|e| Failure::file(path, "written", &e))?;
     let mut writer = std::io::BufWriter::new(file);
-    let count = write(&session, &thread, out, |line| {
-        writer.write_all(line).map_err(|e| Failure::file(path, "written", &e))
-    })
-    .await?;
+    let count =
+        write(&session, &thread, out, |line| writer.write_all(line).map_err(|e| Failure::file(path, "written", &e)))
+            .await?;
     let file = writer.into_inner().map_err(|e| Failure::file(path, "written", e.error()))?;
     file.as_file().sync_all().map_err(|e| Failure::file(path, "flushed", &e))?;
     file.persist(path).map_err(|e| Failure::file(path, "written", &e.error))?;
@@ -104,4 +103,44 @@ pub fn session_line(thread: &Thread, head: &Value) -> Value {
         }
     }
     Value::Object(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::testing::Fake;
+    use crate::cli::testing::QUIET;
+
+    #[tokio::test]
+    async fn every_message_is_written_as_it_is_stored() {
+        let session = Fake::session(|ask| match ask.path.rsplit_once('?') {
+            None => (200, r#"{"count":2,"boundary":0,"title":null,"state":{"b":1,"a":2}}"#.into()),
+            Some((_, "after=0&limit=2")) => (200, r#"{"messages":[{"b":1,"a":2.0}, {"c":[ ]}]}"#.into()),
+            Some((_, other)) => panic!("{other}"),
+        });
+        let mut file = Vec::new();
+        let thread = "a/t".parse().unwrap();
+        let count = write(&session, &thread, QUIET, |line| {
+            file.extend_from_slice(line);
+            Ok(())
+        });
+        assert_eq!(count.await.unwrap(), 2);
+        let lines = [
+            r#"{"agent":"a","boundary":0,"format":"writ/1","state":{"a":2,"b":1},"thread":"t","type":"session"}"#,
+            r#"{"type":"message","message":{"b":1,"a":2.0}}"#,
+            r#"{"type":"message","message":{"c":[ ]}}"#,
+        ];
+        assert_eq!(String::from_utf8(file).unwrap(), format!("{}\n", lines.join("\n")));
+    }
+
+    #[tokio::test]
+    async fn a_hole_is_no_export() {
+        let session = Fake::session(|ask| match ask.path.contains('?') {
+            false => (200, r#"{"count":2}"#.into()),
+            true if ask.path.contains("after=0") => (200, r#"{"messages":[{}]}"#.into()),
+            true => (200, r#"{"messages":[]}"#.into()),
+        });
+        let failure = write(&session, &"a/t".parse().unwrap(), QUIET, |_| Ok(())).await.unwrap_err();
+        assert_eq!(failure.exit, exit::INTERNAL);
+    }
 }

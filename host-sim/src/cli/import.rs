@@ -148,7 +148,8 @@ fn name(given: Option<Name>, stored: &Value, option: &str) -> Result<Name, Failu
         let text = format!("the file's session line doesn't say it: give {option}");
         return Err(Failure::refused("name-missing", text));
     };
-    text.parse().map_err(|e| Failure::refused("name", format!("{text:?} can't be used: {e}")).advise(format!("Give {option}.")))
+    text.parse()
+        .map_err(|e| Failure::refused("name", format!("{text:?} can't be used: {e}")).advise(format!("Give {option}.")))
 }
 
 #[cfg(test)]
@@ -177,5 +178,31 @@ mod tests {
         assert_eq!(name(None, &json!("t"), "--thread").unwrap().as_str(), "t");
         assert!(name(None, &Value::Null, "--thread").unwrap_err().message.contains("--thread"));
         assert_eq!(name("x".parse().ok(), &Value::Null, "--thread").unwrap().as_str(), "x");
+    }
+
+    /// An import half done: the component goes on from `done`, and takes pages that begin there.
+    #[tokio::test]
+    async fn a_killed_import_goes_on_where_it_was() {
+        let asked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let log = asked.clone();
+        let session = crate::cli::testing::Fake::session(move |ask| {
+            let path = ask.path.rsplit("/t/").next().unwrap_or_default().to_string();
+            let page: Value = serde_json::from_slice(&ask.body).unwrap();
+            let sent = page["messages"].as_array().map_or(0, Vec::len);
+            log.lock().unwrap().push(format!("{path} {sent}"));
+            match path.as_str() {
+                "import" => (202, r#"{"done":30}"#.into()),
+                "import/30" => (202, r#"{"done":48}"#.into()),
+                "import/48" => (200, r#"{"done":60}"#.into()),
+                other => panic!("{other}"),
+            }
+        });
+        let mut file = file(&[]);
+        file.messages = (0..60).map(|n| (n, format!("{n}"))).collect();
+        let pages = pages(&file).unwrap();
+        let thread = "a/t".parse().unwrap();
+        let done = send(&session, &thread, &file, &json!({}), &pages, crate::cli::testing::QUIET).await.unwrap();
+        assert_eq!(done, 60);
+        assert_eq!(*asked.lock().unwrap(), ["import 0", "import/30 18", "import/48 12"]);
     }
 }

@@ -31,10 +31,9 @@ pub enum Input {
 impl Input {
     /// The process's stdin.
     pub fn new(out: Out) -> Self {
-        if std::io::stdin().is_terminal() && out.stdout_tty && !out.json {
-            if let Ok(editor) = rustyline::DefaultEditor::new() {
-                return Self::Editor(Some(Box::new(editor)));
-            }
+        let talking = std::io::stdin().is_terminal() && out.stdout_tty && !out.json;
+        if let Some(Ok(editor)) = talking.then(rustyline::DefaultEditor::new) {
+            return Self::Editor(Some(Box::new(editor)));
         }
         Self::Plain(Box::new(BufReader::new(tokio::io::stdin()).lines()))
     }
@@ -62,7 +61,8 @@ async fn edited(slot: &mut Option<Box<rustyline::DefaultEditor>>) -> Result<Line
             let read = editor.readline("> ");
             (editor, read)
         });
-        let (editor, read) = asked.await.map_err(|e| Failure::internal("editor", format!("the line editor died: {e}")))?;
+        let (editor, read) =
+            asked.await.map_err(|e| Failure::internal("editor", format!("the line editor died: {e}")))?;
         let editor = slot.insert(editor);
         match read {
             Ok(text) => {

@@ -56,7 +56,9 @@ pub enum What {
         thread: Option<Thread>,
     },
     /// A thread and its messages.
-    #[command(after_help = "Examples:\n  writ inspect thread helper/trip\n  writ inspect thread helper/trip --from 40 --full")]
+    #[command(
+        after_help = "Examples:\n  writ inspect thread helper/trip\n  writ inspect thread helper/trip --from 40 --full"
+    )]
     Thread {
         /// AGENT/THREAD.
         thread: Thread,
@@ -117,7 +119,7 @@ fn list(what: &str, columns: &[Column], rows: Vec<Value>, out: Out) -> Result<()
         return out.value(&json!({what: rows}));
     }
     if rows.is_empty() {
-        return out.line(&format!("no {what}; begin with: writ run helper 'What is in this folder?'"));
+        return out.line(&format!("no {what}; begin with: writ run helper 'What is in the workspace?'"));
     }
     out.line(&table::render(columns, &rows, out))
 }
@@ -234,7 +236,8 @@ mod tests {
 
     #[test]
     fn fields_are_readable() {
-        let text = anstream::adapter::strip_str(&fields(&json!({"created": 0, "state": "settled", "x": null}))).to_string();
+        let text =
+            anstream::adapter::strip_str(&fields(&json!({"created": 0, "state": "settled", "x": null}))).to_string();
         assert_eq!(text, "created 1970-01-01 00:00:00Z\nstate   settled");
     }
 }

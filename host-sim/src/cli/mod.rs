@@ -11,8 +11,8 @@ mod cancel;
 mod chat;
 mod check;
 mod check_file;
-mod delete;
 mod counting;
+mod delete;
 mod demo;
 mod demo_child;
 mod demo_host;
@@ -44,6 +44,8 @@ mod spans;
 mod steer;
 mod stream;
 mod table;
+#[cfg(test)]
+mod testing;
 mod time;
 
 use std::ffi::OsString;

@@ -198,7 +198,9 @@ mod tests {
 
     #[test]
     fn a_target_with_a_slash_is_a_thread() {
-        assert!(matches!("helper/demo".parse(), Ok(Target::Thread(t)) if t.path("/fork").ends_with("/threads/demo/fork")));
+        assert!(
+            matches!("helper/demo".parse(), Ok(Target::Thread(t)) if t.path("/fork").ends_with("/threads/demo/fork"))
+        );
         assert!(matches!("3f-abc".parse(), Ok(Target::Submission(_))));
         assert!("helper/".parse::<Target>().is_err());
         assert!("a b".parse::<Target>().is_err());

@@ -77,7 +77,9 @@ impl Record {
 
     /// Its id as a type.
     pub fn submission(&self) -> Result<SubmissionId, Failure> {
-        self.id.parse().map_err(|e| Failure::internal("answer", format!("the component's id {:?} is none: {e}", self.id)))
+        self.id
+            .parse()
+            .map_err(|e| Failure::internal("answer", format!("the component's id {:?} is none: {e}", self.id)))
     }
 
     /// Its thread.
@@ -117,7 +119,8 @@ mod tests {
     use super::*;
 
     fn record(outcome: &str) -> Record {
-        let body = format!(r#"{{"id":"3f-a","agent":"h","thread":"t","state":"settled","attempt":2,"outcome":{outcome}}}"#);
+        let body =
+            format!(r#"{{"id":"3f-a","agent":"h","thread":"t","state":"settled","attempt":2,"outcome":{outcome}}}"#);
         Record::of(Answer { status: 200, body: body.into_bytes(), instances: Vec::new() }).unwrap()
     }
 

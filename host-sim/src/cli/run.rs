@@ -16,6 +16,7 @@ use super::names::Name;
 use super::names::Thread;
 use super::open;
 use super::out::Out;
+use super::out::safe;
 use super::record::Record;
 use super::session::Session;
 use super::spans;
@@ -27,8 +28,8 @@ use super::spans;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  writ run helper 'What is in this folder?'
-  writ run helper --id tuesday 'Sum up notes.txt'     again after a crash, or for the same answer
+  writ run helper 'What is in the workspace?'
+  writ run helper --id tuesday '/read notes.txt'     again after a crash, or for the same answer
   writ run helper --thread trip 'And by train?'       goes on in the thread helper/trip
   git diff | writ run helper -                        the message from stdin
   writ run helper --json --schema person.json 'Who wrote this?'
@@ -61,7 +62,10 @@ pub async fn run(args: RunArgs, global: &Global, out: Out) -> Result<u8, Failure
     let session = open::to_run(global, Some(&args.agent)).await?;
     if args.id.is_none() {
         let text = format!("writ: the same command goes on with --id {key} --thread {}", thread.thread);
-        out.note(&text, &json!({"key": key.as_str(), "agent": thread.agent.as_str(), "thread": thread.thread.as_str()}));
+        out.note(
+            &text,
+            &json!({"key": key.as_str(), "agent": thread.agent.as_str(), "thread": thread.thread.as_str()}),
+        );
     }
     let record = settle(&session, &thread, &key, &delivery, out).await?;
     print(&record, out)
@@ -92,7 +96,8 @@ fn print(record: &Record, out: Out) -> Result<u8, Failure> {
         return Err(failure);
     }
     let text = record.outcome.as_ref().and_then(|o| o.text.clone()).unwrap_or_default();
-    out.bytes(format!("{}\n", text.trim_end_matches('\n')).as_bytes())?;
+    let text = text.trim_end_matches('\n');
+    out.bytes(format!("{}\n", if out.stdout_tty { safe(text) } else { text.into() }).as_bytes())?;
     Ok(exit::DONE)
 }
 
@@ -112,8 +117,7 @@ fn message(argument: &str) -> Result<String, Failure> {
 
 fn schema(path: &std::path::Path) -> Result<Value, Failure> {
     let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, "read", &e))?;
-    serde_json::from_str(&text)
-        .map_err(|e| Failure::refused("schema", format!("{} is no JSON: {e}", path.display())))
+    serde_json::from_str(&text).map_err(|e| Failure::refused("schema", format!("{} is no JSON: {e}", path.display())))
 }
 
 /// The thread of a submission that names none: one for its key, so that a retry lands in the same place.

@@ -207,7 +207,70 @@ fn stuck(record: &Record) -> Failure {
     let reason = record.reason.as_deref().unwrap_or("the component gives no reason");
     let message = format!("submission {} is {} and nothing is running: {reason}", record.id, record.state);
     Failure::new(exit::FAILED, "not-settled", message)
-        .advise(format!("It is stored and safe. `writ explain {}` shows every fact; the same command goes on.", record.id))
+        .advise(format!(
+            "It is stored and safe. `writ explain {}` shows every fact; the same command goes on.",
+            record.id
+        ))
         .fact("id", record.id.clone())
         .fact("state", record.state.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::testing::Fake;
+
+    async fn waited(states: &'static [&'static str]) -> (Result<Record, Failure>, u32) {
+        let looks = std::sync::Arc::new(std::sync::Mutex::new(0usize));
+        let counted = looks.clone();
+        let session = Fake::session(move |ask| {
+            assert_eq!((ask.method, ask.path.as_str()), ("GET", "/v1/submissions/3f-a"));
+            let mut look = counted.lock().unwrap();
+            let state = states[(*look).min(states.len() - 1)];
+            *look += 1;
+            let outcome = if state == "settled" { r#"{"status":"completed","text":"hi"}"# } else { "null" };
+            (200, format!(r#"{{"id":"3f-a","state":"{state}","reason":"because","outcome":{outcome}}}"#))
+        });
+        let receipt = Record { id: "3f-a".into(), instance: Some("t".into()), ..Record::default() };
+        let mut feed = session.runtime().watch();
+        let (_keep, mut interrupts) = mpsc::channel(1);
+        let ended = session.wait(&receipt, &mut feed, &mut interrupts, |_| Ok(())).await;
+        let looks = *looks.lock().unwrap() as u32;
+        (ended, looks)
+    }
+
+    #[tokio::test]
+    async fn the_record_decides_without_any_event() {
+        let (ended, looks) = waited(&["running", "settled"]).await;
+        assert_eq!(ended.unwrap().outcome.unwrap().text.as_deref(), Some("hi"));
+        assert_eq!(looks, 2);
+    }
+
+    #[tokio::test]
+    async fn waiting_for_a_person_is_told_with_the_reason() {
+        let (ended, _) = waited(&["waiting"]).await;
+        let failure = ended.unwrap_err();
+        assert_eq!((failure.exit, failure.code.as_str()), (exit::FAILED, "not-settled"));
+        assert!(failure.text().contains("because") && failure.text().contains("writ explain 3f-a"));
+    }
+
+    #[tokio::test]
+    async fn a_second_interrupt_leaves() {
+        let session = Fake::session(|_| (202, r#"{"id":"3f-a","state":"running"}"#.into()));
+        let receipt = Record { id: "3f-a".into(), ..Record::default() };
+        let (send, mut interrupts) = mpsc::channel(2);
+        send.send(()).await.unwrap();
+        send.send(()).await.unwrap();
+        let mut feed = session.runtime().watch();
+        let failure = session.wait(&receipt, &mut feed, &mut interrupts, |_| Ok(())).await.unwrap_err();
+        assert_eq!((failure.exit, failure.code.as_str()), (exit::ABORTED, "left"));
+    }
+
+    #[tokio::test]
+    async fn messages_keep_their_bytes() {
+        let body = r#"{"messages": [ {"b":1.0,"a":"\u00e9"} , {"n":1e2}],"next":null}"#;
+        let session = Fake::session(move |_| (200, body.into()));
+        let messages = session.messages(&"a/t".parse().unwrap(), 0, 2).await.unwrap();
+        assert_eq!(messages, [r#"{"b":1.0,"a":"\u00e9"}"#, r#"{"n":1e2}"#]);
+    }
 }

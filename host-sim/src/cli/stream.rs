@@ -40,9 +40,8 @@ impl Stream {
 
     /// Ends the answer with the stored reply: what was not shown is shown now.
     pub fn end(&mut self, reply: Option<&str>) -> Result<(), Failure> {
-        match rest(&self.shown, &safe(reply.unwrap_or_default())) {
-            Some(rest) => self.out.line(&rest)?,
-            None => {}
+        if let Some(rest) = rest(&self.shown, &safe(reply.unwrap_or_default())) {
+            self.out.line(&rest)?;
         }
         self.shown.clear();
         Ok(())
