@@ -58,6 +58,9 @@ fn interrupted_results_and_notices_are_allowed_and_listed() {
 fn pieces_of_a_text_are_one_text() {
     let mut stored = stored();
     stored[6]["content"] = json!([{"type": "text", "text": "going"}, {"type": "text", "text": ""}, {"type": "text", "text": " on"}]);
+    // After the calls, where there is no text that it could join.
+    let blocks = stored[1]["content"].as_array_mut().unwrap();
+    blocks.push(json!({"type": "text", "text": ""}));
     assert!(against(&stored).is_same());
 }
 

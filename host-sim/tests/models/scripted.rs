@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::task::Poll;
 
+use host_sim::clock::Clock;
 use host_sim::model::Event;
 use host_sim::model::Model;
 use host_sim::model::ModelError;
@@ -232,12 +233,13 @@ async fn delays_are_on_the_clock_before_each_piece() {
             .await;
     assert!(poll);
     drop(dropped);
+    clock.wait_until(300).await;
     let rest = completion.next(9).await.unwrap();
     assert_eq!(
         rest,
         [Event::Text("cd".to_owned()), Event::Stop(StopReason::End)]
     );
-    assert_eq!(*clock.waits.lock().unwrap(), [200, 400]);
+    assert_eq!(*clock.waits.lock().unwrap(), [200, 300, 400]);
     assert!(completion.next(9).await.unwrap().is_empty());
 }
 
