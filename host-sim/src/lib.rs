@@ -5,6 +5,9 @@
 #![cfg(not(target_family = "wasm"))]
 
 pub mod clock;
+pub mod compare;
 pub mod model;
+pub mod recording;
+pub mod script;
 pub mod store;
 pub mod tools;

@@ -1,5 +1,11 @@
 //! Models: one trait. See `wit/model.wit` for the contract in full.
 
+mod context;
+pub mod offline;
+mod planned;
+pub mod replay;
+pub mod scripted;
+
 use async_trait::async_trait;
 
 /// What the host knows of a model.

@@ -1,5 +1,10 @@
 //! Tools: one trait. See `wit/tools.wit` for the contract in full.
 
+pub mod replay;
+pub mod scripted;
+pub mod toolbox;
+pub mod workspace;
+
 use async_trait::async_trait;
 
 /// What a restart does with a call whose result was not recorded.
