@@ -1,3 +1,64 @@
-//! Writ.
+//! Writ: a durable agent runtime as one WebAssembly component.
+//!
+//! It writes down what it was asked before it says yes; an interrupted turn says so in its transcript; a repeated request
+//! can't quietly become a different one. It reaches storage, models, tools and the clock only through the handles of
+//! `wit/`, which a host injects into each call.
+//!
+//! An author of agents needs [`agent`] and [`export!`]. The rest is the runtime: arrows run downwards only, from
+//! [`faces`] over [`admission`] and [`session`] to [`ports`]; only `component/` knows WIT.
+// On wasm there is no std, so that the component imports nothing but its handles.
 #![cfg_attr(target_family = "wasm", no_std)]
+
 extern crate alloc;
+#[cfg(target_family = "wasm")]
+extern crate self as writ;
+
+pub mod admission;
+pub mod agent;
+pub mod audit;
+pub mod canon;
+#[cfg(target_family = "wasm")]
+pub mod component;
+pub mod delivery;
+pub mod error;
+pub mod explain;
+pub mod faces;
+pub mod follow;
+pub mod id;
+pub mod keys;
+pub mod ports;
+mod prelude;
+pub mod queue;
+pub mod record;
+pub mod run;
+pub mod session;
+pub mod store;
+#[cfg(test)]
+mod testing;
+pub mod view;
+
+/// Makes a component of agents that are functions. The name of a function is the name of its agent.
+///
+/// ```ignore
+/// fn triage(cx: &mut writ::agent::Render) -> String {
+///     cx.model("small");
+///     "You sort what comes in.".into()
+/// }
+/// writ::export!(triage);
+/// ```
+///
+/// The crate is a `cdylib` for `wasm32-wasip2` that depends on `writ` without default features. It may use std.
+#[macro_export]
+macro_rules! export {
+    ($($agent:ident),+ $(,)?) => {
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            struct Component;
+            impl $crate::component::Exported for Component {
+                type Agents = $crate::agent::CodeAgents;
+                const AGENTS: Self::Agents = $crate::agent::CodeAgents(&[$((stringify!($agent), $agent)),+]);
+            }
+            $crate::component::export_component!(Component);
+        };
+    };
+}

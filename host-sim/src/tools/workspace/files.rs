@@ -151,7 +151,11 @@ impl Files {
             .collect::<Result<Vec<Vec<_>>, _>>()
             .map_err(|_| damaged())?;
         let files = match &head {
-            Some(head) => serde_json::from_slice::<Head>(head).map_err(|_| damaged())?.files,
+            Some(head) => {
+                serde_json::from_slice::<Head>(head)
+                    .map_err(|_| damaged())?
+                    .files
+            }
             None => 0,
         };
         if pages.iter().map(Vec::len).sum::<usize>() != files {

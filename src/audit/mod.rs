@@ -1,0 +1,211 @@
+//! The audit: the invariants of the design, checked over a whole store, page by page. Reads only.
+//!
+//! Without a scan everything is reached from the partitions: queues and their slots, the lists of owners and births, and
+//! from each thread's head its messages, its inbox and the submissions that this names. Each page also counts the keys
+//! that it accounts for, so that a host which can count its keys finds leaked ones.
+
+mod thread;
+
+use crate::error::Error;
+use crate::id::Place;
+use crate::keys::{self, List};
+use crate::ports::{Bytes, Ports};
+use crate::prelude::*;
+use crate::record::*;
+use crate::store::{read, read_many};
+
+/// Slots, owners or inbox entries of one page.
+const PAGE: u64 = 100;
+
+/// An invariant that is broken, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// `I1` to `I16`, or `format`.
+    pub invariant: &'static str,
+    /// The key.
+    pub key: String,
+    /// What is wrong.
+    pub text: String,
+}
+
+/// What a page found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// What is broken.
+    pub findings: Vec<Finding>,
+    /// Threads looked at.
+    pub threads: u32,
+    /// Submissions looked at.
+    pub submissions: u32,
+    /// Messages looked at.
+    pub messages: u64,
+    /// Keys accounted for.
+    pub keys: u64,
+    /// Where to go on.
+    pub next: Option<String>,
+}
+
+impl Page {
+    pub(crate) fn find(&mut self, invariant: &'static str, key: &str, text: impl Into<String>) {
+        self.findings.push(Finding { invariant, key: key.to_owned(), text: text.into() });
+    }
+
+    /// Counts a key that is there, and reads its value; one that can't be read is a finding.
+    pub(crate) fn value<T: serde::de::DeserializeOwned>(&mut self, key: &str, value: &Option<Bytes>) -> Option<T> {
+        let bytes = value.as_ref()?;
+        self.keys += 1;
+        match decode(key, bytes) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let text = match error {
+                    Error::Corrupt { why, .. } | Error::Unavailable(why) => why,
+                };
+                self.find("format", key, text);
+                None
+            }
+        }
+    }
+}
+
+/// Where a page begins: a partition, one of its parts, and two numbers that the part understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cursor {
+    partition: u16,
+    part: u8,
+    n: u64,
+    m: u64,
+}
+
+impl Cursor {
+    fn parse(text: Option<&str>) -> Self {
+        let numbers: Vec<u64> = text.unwrap_or_default().split('.').filter_map(|n| n.parse().ok()).collect();
+        match numbers[..] {
+            [p, part, n, m] => Self { partition: p.min(256) as u16, part: part.min(3) as u8, n, m },
+            _ => Self { partition: 0, part: 0, n: 0, m: 0 },
+        }
+    }
+
+    fn text(self) -> String {
+        format!("{}.{}.{}.{}", self.partition, self.part, self.n, self.m)
+    }
+
+    fn part(self, part: u8) -> Self {
+        Self { part, n: 0, m: 0, ..self }
+    }
+}
+
+/// One page of the audit; `None` starts.
+pub fn page(ports: &Ports, cursor: Option<&str>) -> Result<Page, Error> {
+    let mut page = Page::default();
+    let [format] = read(ports.store, [keys::FORMAT.into()])?;
+    if format.is_none() {
+        return Ok(page);
+    }
+    let Some(format) = crate::store::format(ports, &format)? else { return Ok(page) };
+    if cursor.is_none() {
+        page.keys += 1;
+    }
+    let at = skip_empty(ports, Cursor::parse(cursor), format.partitions)?;
+    if at.partition >= format.partitions {
+        return Ok(page);
+    }
+    let next = match at.part {
+        0 => slots(ports, at, &mut page)?,
+        1 => owners(ports, at, &mut page)?,
+        _ => births(ports, at, &mut page)?,
+    };
+    page.next = (next.partition < format.partitions).then(|| next.text());
+    Ok(page)
+}
+
+/// The first partition from the cursor on that has a queue: nothing is anywhere else.
+fn skip_empty(ports: &Ports, at: Cursor, partitions: u16) -> Result<Cursor, Error> {
+    if at.part > 0 || at.n > 0 || at.partition >= partitions {
+        return Ok(at);
+    }
+    let queues: Vec<String> = (at.partition..partitions).map(|p| keys::queue(p as u8)).collect();
+    let used = read_many(ports.store, &queues)?.iter().position(Option::is_some);
+    let partition = used.map_or(partitions, |i| at.partition + i as u16);
+    Ok(Cursor { partition, ..at.part(0) })
+}
+
+/// A partition's queue and its slots.
+fn slots(ports: &Ports, at: Cursor, page: &mut Page) -> Result<Cursor, Error> {
+    let p = at.partition as u8;
+    let key = keys::queue(p);
+    let [value] = read(ports.store, [key.clone()])?;
+    let mut own = Page::default();
+    let Some(queue) = own.value::<Queue>(&key, &value) else {
+        page.findings.append(&mut own.findings);
+        return Ok(at.part(1));
+    };
+    if at.n == 0 {
+        page.keys += own.keys;
+    }
+    let from = at.n.max(queue.first);
+    let end = queue.next.min(from + PAGE);
+    let names: Vec<String> = (from..end).map(|n| keys::slot(p, n)).collect();
+    for (name, value) in names.iter().zip(read_many(ports.store, &names)?) {
+        if let Some(Slot::Submission { id, tag }) = page.value::<Slot>(name, &value) {
+            let named = Place { partition: p, tag };
+            if crate::id::partition_of_id(&id) != Some(p) {
+                page.find("I14", name, format!("names {id}, of another partition than {}", named.head()));
+            }
+        }
+    }
+    Ok(if end < queue.next { Cursor { n: end, ..at } } else { at.part(1) })
+}
+
+/// The lists' heads: of births, of owners, and of each owner.
+fn owners(ports: &Ports, at: Cursor, page: &mut Page) -> Result<Cursor, Error> {
+    let p = at.partition as u8;
+    let heads = [keys::list(p, List::Births), keys::list(p, List::Owners)];
+    let values = read(ports.store, heads.clone())?;
+    let mut own = Page::default();
+    own.value::<IndexHead>(&heads[0], &values[0]);
+    let list: IndexHead = own.value(&heads[1], &values[1]).unwrap_or_default();
+    if at.n == 0 {
+        page.keys += own.keys;
+        page.findings.append(&mut own.findings);
+    }
+    let end = list.next.min(at.n + PAGE);
+    let names: Vec<String> = (at.n..end).map(|n| keys::list_entry(p, List::Owners, n)).collect();
+    let mut lists = Vec::new();
+    for (name, value) in names.iter().zip(read_many(ports.store, &names)?) {
+        match page.value::<String>(name, &value) {
+            Some(owner) => lists.push(keys::list(p, List::Owner(&owner))),
+            None => page.find("I15", name, "an entry of the list of owners is missing"),
+        }
+    }
+    for (name, value) in lists.iter().zip(read_many(ports.store, &lists)?) {
+        if page.value::<IndexHead>(name, &value).is_none() {
+            page.find("I15", name, "the list of an owner is missing");
+        }
+    }
+    Ok(if end < list.next { Cursor { n: end, ..at } } else { at.part(2) })
+}
+
+/// The next thread of a partition, or the next page of it.
+fn births(ports: &Ports, at: Cursor, page: &mut Page) -> Result<Cursor, Error> {
+    let p = at.partition as u8;
+    let head = keys::list(p, List::Births);
+    let [value] = read(ports.store, [head.clone()])?;
+    let list: IndexHead = decode_opt(&head, &value)?.unwrap_or_default();
+    let end = list.next.min(at.n + PAGE);
+    let names: Vec<String> = (at.n..end).map(|n| keys::list_entry(p, List::Births, n)).collect();
+    for ((n, name), value) in (at.n..end).zip(&names).zip(read_many(ports.store, &names)?) {
+        // A deleted thread leaves a hole.
+        let Some(bytes) = value else { continue };
+        let place = Place { partition: p, tag: decode(name, &bytes)? };
+        let from = if n == at.n { at.m } else { 0 };
+        return Ok(match thread::page(ports, &place, n, from, page)? {
+            Some(m) => Cursor { n, m, ..at },
+            None => Cursor { n: n + 1, m: 0, ..at },
+        });
+    }
+    Ok(if end < list.next {
+        Cursor { n: end, m: 0, ..at }
+    } else {
+        Cursor { partition: at.partition + 1, part: 0, n: 0, m: 0 }
+    })
+}

@@ -1,0 +1,70 @@
+//! A path and its query, taken apart.
+
+use crate::prelude::*;
+
+/// Longest path with query, in bytes.
+const PATH_BYTES_MAX: usize = 8 * 1024;
+
+/// A path: its decoded segments, and the query's pairs.
+pub struct Path {
+    /// Decoded.
+    pub segments: Vec<String>,
+    query: Vec<(String, String)>,
+}
+
+impl Path {
+    /// Takes a path apart; `None` for bad escapes, and for what is too long or not a path.
+    pub fn parse(path: &str) -> Option<Self> {
+        if path.len() > PATH_BYTES_MAX || !path.starts_with('/') {
+            return None;
+        }
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let segments = path[1..].split('/').map(decode).collect::<Option<_>>()?;
+        let query = query
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .map(|pair| {
+                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                Some((decode(name)?, decode(value)?))
+            })
+            .collect::<Option<_>>()?;
+        Some(Self { segments, query })
+    }
+
+    /// A value of the query.
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+}
+
+fn decode(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut i = 0;
+    while i < bytes.len() {
+        if bytes[i] == b'%' {
+            let hex = text.get(i + 1..i + 3).filter(|h| h.bytes().all(|b| b.is_ascii_hexdigit()))?;
+            out.push(u8::from_str_radix(hex, 16).ok()?);
+            i += 3;
+        } else {
+            out.push(bytes[i]);
+            i += 1;
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_taken_apart() {
+        let path = Path::parse("/v1/a%2Fb/c?after=3&x=%20").unwrap();
+        assert_eq!(path.segments, ["v1", "a/b", "c"]);
+        assert_eq!((path.query("after"), path.query("x"), path.query("y")), (Some("3"), Some(" "), None));
+        for bad in ["", "v1", "/%", "/%zz", "/%+1", "/%ff", "/é%c3"] {
+            assert!(Path::parse(bad).is_none(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! The stored values: what each key holds. docs/store.md shows them; all are JSON.
+//!
+//! A value that can't be read is an error that names its key, never a default.
+
+use crate::error::Error;
+use crate::id::Address;
+use crate::ports::{Bytes, Clock, Policy};
+use crate::prelude::*;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+/// The version of the stored form that this build reads and writes.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Reads a stored value.
+pub fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(bytes).map_err(|e| Error::Corrupt { key: key.to_owned(), why: e.to_string() })
+}
+
+/// Reads a stored value that may be absent.
+pub fn decode_opt<T: DeserializeOwned>(key: &str, bytes: &Option<Bytes>) -> Result<Option<T>, Error> {
+    bytes.as_deref().map(|b| decode(key, b)).transpose()
+}
+
+/// The stored form of a value.
+pub fn encode<T: Serialize>(value: &T) -> Bytes {
+    // The types below have string keys and no fallible `Serialize`: nothing in them can refuse.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// 16 fresh random bytes in hex: no guard ever holds a value twice (R4).
+pub fn nonce(clock: &dyn Clock) -> String {
+    crate::id::hex(&clock.entropy(16))
+}
+
+/// `format`: how this store is laid out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Format {
+    /// [`FORMAT_VERSION`].
+    pub version: u32,
+    /// Number of partitions, 1 to 256.
+    pub partitions: u16,
+    /// Key of stream tokens, in hex.
+    pub token_key: String,
+}
+
+/// **Q**, the admission guard of a partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// Fresh in every commit.
+    pub nonce: String,
+    /// Number of the next slot; never goes back.
+    pub next: u64,
+    /// No slot below it is in use.
+    pub first: u64,
+    /// Journals of threads born from now on start above it.
+    pub jfloor: u64,
+}
+
+/// `queue/<n>`: what a restart must look at. A hint: the records decide.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Slot {
+    /// A submission, and the tag of its thread.
+    Submission {
+        /// Its id.
+        id: String,
+        /// Its thread's tag.
+        tag: String,
+    },
+    /// A thread that is being deleted.
+    Delete {
+        /// The thread's tag.
+        tag: String,
+    },
+}
+
+/// What kind of work a submission is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A message for the agent.
+    Run,
+    /// A copy of another thread's beginning.
+    Fork,
+    /// A transcript that a caller hands over page by page.
+    Import,
+}
+
+/// Where a submission stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Accepted, not begun.
+    Queued,
+    /// An attempt has claimed it.
+    Running,
+    /// It has its outcome.
+    Settled,
+}
+
+/// How a submission ended. Never changes (I3).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// It was answered.
+    Completed {
+        /// The number of the message that answers; `None` when there is none to show (a fork, a delivered steer).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<u64>,
+        /// The structured result, when a schema was given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Value>,
+    },
+    /// It could not be done.
+    Failed {
+        /// Why.
+        error: Failure,
+    },
+    /// It was ended from outside.
+    Aborted {
+        /// `cancelled`, `deleted`, `parent`.
+        reason: String,
+    },
+}
+
+/// Why a submission failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Stable: `retry-exhausted`, `deadline`, `budget`, `model`, `result-invalid`, …
+    pub code: String,
+    /// For people.
+    pub message: String,
+}
+
+impl Outcome {
+    /// A failure.
+    pub fn failed(code: &str, message: impl Into<String>) -> Self {
+        Self::Failed { error: Failure { code: code.to_owned(), message: message.into() } }
+    }
+
+    /// An abort.
+    pub fn aborted(reason: &str) -> Self {
+        Self::Aborted { reason: reason.to_owned() }
+    }
+}
+
+/// `sub/<id>`: a submission, from yes to outcome.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Submission {
+    /// Version of the hash, for comparing with a retry.
+    pub v: u32,
+    /// Hash of the canonical request; never changes (I2).
+    pub hash: String,
+    /// Hashes of its fields, so that a conflict can name one.
+    pub fields: BTreeMap<String, String>,
+    /// The thread's full name, the owner in it.
+    pub address: Address,
+    /// The thread's tag.
+    pub tag: String,
+    /// The caller's key, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What to do.
+    pub kind: Kind,
+    /// Whether it is meant for the turn under way.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub steer: bool,
+    /// Its place in the inbox.
+    pub k: u64,
+    /// Its slot when it was accepted: the accept number.
+    pub n: u64,
+    /// When it was accepted, Unix ms.
+    pub created: u64,
+    /// When it is too late, Unix ms.
+    pub deadline: u64,
+    /// Where it stands.
+    pub state: State,
+    /// How often it was tried; only rises (I6).
+    pub attempt: u64,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    /// When it ended, Unix ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<u64>,
+}
+
+impl Submission {
+    /// Whether it has its outcome.
+    pub fn is_settled(&self) -> bool {
+        self.state == State::Settled
+    }
+}
+
+/// `sub/<id>/start`: the delivery. Gone once settled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// Content blocks.
+    pub content: Vec<Value>,
+    /// JSON Schema of the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_schema: Option<Value>,
+    /// The limits in force when it was accepted.
+    pub limits: Limits,
+}
+
+/// Ceilings of one submission. All are finite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Limits {
+    /// Answers of a model.
+    pub turns: u64,
+    /// Tokens, read and written.
+    pub tokens: u64,
+    /// Money, in millionths of a US dollar.
+    pub cost_microusd: u64,
+    /// Time from acceptance, in milliseconds.
+    pub deadline_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { turns: 100, tokens: 2_000_000, cost_microusd: 10_000_000, deadline_ms: 24 * 60 * 60 * 1000 }
+    }
+}
+
+/// `sub/<id>/cancel`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CancelMark {
+    /// Who asked.
+    pub by: String,
+    /// When, Unix ms.
+    pub at: u64,
+}
+
+/// `sub/<id>/step/<call>/<i>`: a step that was done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Its name within the call.
+    pub name: String,
+    /// What it gave.
+    pub value: Value,
+}
+
+/// `ses/<A>/in`: the inbox's head.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inbox {
+    /// Number of the next entry.
+    pub next: u64,
+    /// The slot of a deletion: nothing is admitted any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<u64>,
+}
+
+/// `ses/<A>/in/<k>`: an input from outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// A submission.
+    Submit(String),
+    /// A wish to end one.
+    Cancel(String),
+}
+
+/// `ses/<A>/meta`: what the user says of a thread, and its places in lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    /// Its entry in its owner's list.
+    pub in_owner: u64,
+    /// Its entry in the list of all births.
+    pub in_births: u64,
+}
+
+/// `idx/…`: the head of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexHead {
+    /// Number of the next entry.
+    pub next: u64,
+}
+
+/// `ses/<A>/j`: guards the journal's queued writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalGuard {
+    /// The thread's birth.
+    pub born: u64,
+    /// The epoch that may write.
+    pub epoch: u64,
+}
+
+/// Tokens and money spent. `None` is unknown, and unknown is not 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Tokens read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<u64>,
+    /// Tokens written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<u64>,
+    /// Millionths of a US dollar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_microusd: Option<u64>,
+}
+
+/// Running totals. A total is a lower bound once `unknown` counts an answer without a price.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spent {
+    /// Answers of a model that were stored.
+    pub turns: u64,
+    /// Tokens read and written.
+    pub tokens: u64,
+    /// Millionths of a US dollar.
+    pub cost_microusd: u64,
+    /// Answers whose price is unknown.
+    pub unpriced: u64,
+}
+
+impl Spent {
+    /// Adds one answer.
+    pub fn add(&mut self, usage: &Usage) {
+        self.turns += 1;
+        self.tokens = self.tokens.saturating_add(usage.input.unwrap_or(0)).saturating_add(usage.output.unwrap_or(0));
+        match usage.cost_microusd {
+            Some(cost) => self.cost_microusd = self.cost_microusd.saturating_add(cost),
+            None => self.unpriced += 1,
+        }
+    }
+}
+
+/// **H**, the session head: fence, program counter and totals of a thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// Fresh in every commit.
+    pub nonce: String,
+    /// The thread's full name.
+    pub address: Address,
+    /// Queue number of its birth: tells one incarnation from the next.
+    pub born: u64,
+    /// Raised by the first commit of every run: the fence.
+    pub epoch: u64,
+    /// Messages 0…count−1 exist.
+    pub count: u64,
+    /// Submissions before this place in the inbox have begun or ended.
+    pub pos: u64,
+    /// Control entries before this place have had their effect.
+    pub seen: u64,
+    /// Journal numbers up to this one may have been used.
+    pub jupto: u64,
+    /// Number of the summary that the context begins with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boundary: Option<u64>,
+    /// Totals of the thread.
+    pub usage: Spent,
+    /// The agent's persistent state, at most 16 KiB.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub state: BTreeMap<String, Value>,
+    /// Whether the thread is whole.
+    pub stage: Stage,
+    /// What it is busy with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<Op>,
+}
+
+/// Whether a thread is whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// In use.
+    Live,
+    /// A copy under way: exists, but not for readers (I11).
+    Staged(Staged),
+    /// Being deleted.
+    Deleting {
+        /// Messages, then inbox entries, that are deleted already.
+        done: u64,
+        /// Set when only the last step is left.
+        last: bool,
+        /// The submission of a fork or an import that failed, which keeps its record.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failed: Option<(String, Failure)>,
+    },
+}
+
+/// A copy under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Staged {
+    /// The submission that makes it; admission fills it in.
+    pub id: String,
+    /// The thread that it copies; `None`: a caller hands the messages over.
+    pub source: Option<Address>,
+    /// The source's birth.
+    pub born: u64,
+    /// How many messages it will have.
+    pub point: u64,
+    /// How many it has.
+    pub done: u64,
+    /// Of an import: calls whose results must come next, so that no pair is left open (I5).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open: Vec<String>,
+}
+
+/// What the session is busy with: one submission's run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Op {
+    /// The submission.
+    pub sub: String,
+    /// What may be under way.
+    pub phase: Phase,
+    /// Attempts since the last committed message.
+    pub strikes: u64,
+    /// Number of the first result of the open batch.
+    pub base: u64,
+    /// The open batch: at most 32.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Call>,
+    /// Transient errors in a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// Whether this overflow was answered by a compaction already.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub compacted: bool,
+    /// Whether the start hooks have run.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub started: bool,
+    /// How often a finish hook went on, or a result was sent back for repair.
+    #[serde(default)]
+    pub repairs: u64,
+    /// Attempts whose end has still to be told in the transcript.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<u64>,
+    /// Spent on this submission.
+    pub spent: Spent,
+}
+
+/// What may be under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// The agent or a model may be at work; no call is open.
+    Running,
+    /// An open call may have taken effect.
+    Calling,
+    /// Nothing is in flight until this time, Unix ms.
+    Parked {
+        /// When to go on.
+        due: u64,
+    },
+}
+
+/// Transient errors in a row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// How many.
+    pub count: u64,
+    /// When to ask again, Unix ms.
+    pub due: u64,
+    /// The last error, for people.
+    pub why: String,
+}
+
+/// A call of the open batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// The provider's id.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// Its policy when the call was committed.
+    pub policy: Policy,
+    /// Whether its result is recorded.
+    pub done: bool,
+    /// How many steps it has recorded.
+    #[serde(default)]
+    pub steps: u16,
+}

@@ -1,0 +1,168 @@
+//! The context of a model call: the transcript from the boundary on, in the form that a model gets.
+
+use crate::error::Error;
+use crate::ports::Ports;
+use crate::prelude::*;
+use crate::session::message::{join, read_messages};
+use crate::session::{Message, Role, Session};
+use crate::store::{READ_MAX, read_many};
+use serde_json::{Value, json};
+
+/// Bytes of a tool result that are sent to a model at most: the rest is clipped in the projection, not in the store (C2).
+const RESULT_BYTES_MAX: usize = 400_000;
+
+/// Messages that a context holds, numbered.
+pub(crate) struct Context {
+    /// Number and message, in order.
+    pub messages: Vec<(u64, Message)>,
+}
+
+impl Context {
+    /// A context of these messages.
+    pub fn of(messages: Vec<(u64, Message)>) -> Self {
+        Self { messages }
+    }
+
+    /// Reads it: the last summary, and what it kept, from the session's messages. The first read takes the last 255
+    /// messages along with the summary, which is all there is to read after a compaction as a rule.
+    pub fn load(session: &Session) -> Result<Self, Error> {
+        let (ports, place, count) = (&session.ports, &session.place, session.head.count);
+        let Some(boundary) = session.head.boundary else {
+            return Ok(Self::of((0..).zip(read_messages(ports, place, 0, count)?).collect()));
+        };
+        let tail = count.saturating_sub(READ_MAX as u64 - 1);
+        let mut keys = vec![place.message(boundary)];
+        keys.extend((tail..count).map(|n| place.message(n)));
+        let mut values = read_many(ports.store, &keys)?;
+        let newest = values.split_off(1);
+        let summary = join(ports, place, boundary, values.pop().flatten())?;
+        let kept = summary.kept.unwrap_or(boundary);
+        let mut messages = vec![(boundary, summary)];
+        let earlier = read_before(ports, session, kept, tail)?;
+        messages.extend(earlier);
+        for (n, value) in (tail..count).zip(newest) {
+            if n >= kept {
+                messages.push((n, join(ports, place, n, value)?));
+            }
+        }
+        messages.retain(|(n, m)| m.role != Role::Summary || *n == boundary);
+        Ok(Self { messages })
+    }
+
+    /// About how many tokens it is. The last answer's own count is used where there is one, and messages after it are
+    /// estimated.
+    pub fn tokens(&self) -> u64 {
+        // Counts from before a compaction speak of the context that it replaced (B31).
+        let boundary = self.messages.first().filter(|(_, m)| m.role == Role::Summary).map(|(n, _)| *n);
+        let mut tokens = 0;
+        for (n, message) in &self.messages {
+            if message.broke_off() || message.role == Role::Notice {
+                continue;
+            }
+            match (message.role, &message.usage) {
+                (Role::Assistant, Some(usage))
+                    if usage.input.is_some_and(|n| n > 0) && boundary.is_none_or(|b| *n > b) =>
+                {
+                    tokens = usage.input.unwrap_or(0) + usage.output.unwrap_or(0);
+                }
+                _ => tokens += message.tokens(),
+            }
+        }
+        tokens
+    }
+
+    /// The JSON array that a model gets. Answers that broke off stay out with their results (B19), notices too; a
+    /// summary speaks as a user.
+    pub fn project(&self) -> String {
+        let mut out: Vec<Value> = Vec::new();
+        let mut skip_results = false;
+        for (_, message) in &self.messages {
+            match message.role {
+                Role::Notice => {}
+                Role::Summary => {
+                    let text = format!("Summary of the conversation so far:\n{}", message.plain_text());
+                    out.push(json!({"role": "user", "content": [{"type": "text", "text": text}]}));
+                }
+                Role::User => {
+                    skip_results = false;
+                    out.push(json!({"role": "user", "content": message.content}));
+                }
+                Role::Assistant => {
+                    skip_results = message.broke_off();
+                    if !skip_results {
+                        let stop = &message.stop_reason;
+                        out.push(json!({"role": "assistant", "content": message.content, "stopReason": stop}));
+                    }
+                }
+                Role::ToolResult if skip_results => {}
+                Role::ToolResult => out.push(json!({
+                    "role": "toolResult",
+                    "toolCallId": message.tool_call_id,
+                    "toolName": message.tool_name,
+                    "isError": message.is_error.unwrap_or(false),
+                    "content": message.content.iter().map(clip).collect::<Vec<_>>(),
+                })),
+            }
+        }
+        Value::Array(out).to_string()
+    }
+}
+
+fn read_before(ports: &Ports, session: &Session, from: u64, to: u64) -> Result<Vec<(u64, Message)>, Error> {
+    Ok((from..to).zip(read_messages(ports, &session.place, from, to)?).collect())
+}
+
+fn clip(block: &Value) -> Value {
+    match block["text"].as_str() {
+        Some(text) if text.len() > RESULT_BYTES_MAX => {
+            let end = (0..=RESULT_BYTES_MAX).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+            let left = text.len() - end;
+            json!({"type": "text", "text": format!("{}\n[{left} more bytes are in the transcript]", &text[..end])})
+        }
+        _ => block.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(role: Role, text: &str) -> Message {
+        Message::text(role, text, 0)
+    }
+
+    #[test]
+    fn what_broke_off_stays_out_of_the_context() {
+        let mut failed = message(Role::Assistant, "half");
+        failed.stop_reason = Some("error".into());
+        let mut result = message(Role::ToolResult, "not run");
+        result.outcome = Some("notRun".into());
+        let context = Context::of(
+            (0..)
+                .zip([message(Role::User, "a"), failed, result, message(Role::Notice, "n"), message(Role::User, "b")])
+                .collect(),
+        );
+        let sent: Value = serde_json::from_str(&context.project()).unwrap();
+        let texts: Vec<&str> =
+            sent.as_array().unwrap().iter().filter_map(|m| m["content"][0]["text"].as_str()).collect();
+        assert_eq!(texts, ["a", "b"]);
+    }
+
+    #[test]
+    fn a_large_result_is_clipped_only_in_the_projection() {
+        let text = "é".repeat(300_000);
+        let context = Context::of(vec![(0, message(Role::ToolResult, &text))]);
+        let sent = context.project();
+        assert!(sent.len() < 401_000 && sent.contains("more bytes are in the transcript"));
+        assert_eq!(context.messages[0].1.plain_text(), text);
+    }
+
+    #[test]
+    fn the_last_answers_own_count_is_used() {
+        let mut answer = message(Role::Assistant, "x");
+        answer.usage = Some(crate::record::Usage { input: Some(900), output: Some(100), cost_microusd: None });
+        let context =
+            Context::of(vec![(0, message(Role::User, "long long")), (1, answer), (2, message(Role::User, "1234"))]);
+        assert_eq!(context.tokens(), 1_005);
+    }
+}

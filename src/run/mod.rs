@@ -1,0 +1,309 @@
+//! Driving an instance: read, decide by the table, carry out, until there is nothing left to do.
+
+mod ask;
+mod batch;
+mod compact;
+mod context;
+mod model_error;
+pub mod plan;
+pub(crate) mod rest;
+mod steps;
+mod turn;
+
+use crate::agent::Agents;
+use crate::error::Error;
+use crate::id::Place;
+use crate::keys;
+use crate::ports::{Bytes, Ports, Write};
+use crate::prelude::*;
+use crate::record::*;
+use crate::session::{Session, delete, fork, settle_writes};
+use crate::store::{Stop, del, put, read, read_many};
+use plan::{Action, Effect, Snapshot, Taken, plan};
+use turn::Turn;
+
+/// Submissions that one run drives before it gives others a chance.
+const SUBMISSIONS_MAX: u32 = 16;
+
+/// Decisions that one run takes at most: a ceiling, never met by a run that gets on.
+const ROUNDS_MAX: u32 = 4096;
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunOutcome {
+    /// Nothing left.
+    Idle,
+    /// Again at this time, Unix ms.
+    Later(u64),
+    /// Another run owns the instance.
+    Fenced,
+    /// It could not go on.
+    Failed(Error),
+}
+
+/// Drives one instance. `hint` names the submission that caused it, which saves a read.
+pub fn drive(ports: Ports, agents: &dyn Agents, instance: &str, hint: Option<&str>) -> RunOutcome {
+    let Some(place) = Place::parse(instance) else { return RunOutcome::Idle };
+    let mut begun = 0;
+    let mut hint = hint;
+    for _ in 0..ROUNDS_MAX {
+        match step(ports, agents, &place, hint.take()) {
+            Ok(Some(true)) if begun + 1 == SUBMISSIONS_MAX => break,
+            Ok(Some(true)) => begun += 1,
+            Ok(Some(false)) => {}
+            Ok(None) => return RunOutcome::Idle,
+            Err(Stop::Later(at)) => return RunOutcome::Later(at),
+            Err(Stop::Fenced) => return RunOutcome::Fenced,
+            Err(Stop::Failed(error)) => return RunOutcome::Failed(error),
+        }
+    }
+    RunOutcome::Later(ports.clock.now())
+}
+
+/// One decision, carried out. `Some(true)`: a submission was driven; `None`: nothing is left.
+fn step(ports: Ports, agents: &dyn Agents, place: &Place, hint: Option<&str>) -> Result<Option<bool>, Stop> {
+    let Loaded { snapshot, stored, hinted } = load(&ports, place, hint)?;
+    let plan = plan(&snapshot);
+    let Some(stored) = stored else { return Ok(None) };
+    let mut session = Session::open(ports, place.clone(), stored)?;
+    let inputs = Inputs { taken: plan.taken, seen: plan.seen };
+    let current = session.head.op.as_ref().map(|op| op.sub.clone());
+    match plan.action {
+        Action::Idle => return Ok(None),
+        Action::Wait(due) => return Err(Stop::Later(due)),
+        Action::Delete => {
+            delete::step(session, &snapshot)?;
+            return Ok(Some(false));
+        }
+        Action::Copy => {
+            fork::step(session)?;
+            return Ok(Some(false));
+        }
+        Action::Take { then } => {
+            session.head.epoch += 1;
+            let writes = inputs.writes(&mut session, &snapshot.records)?;
+            session.commit(writes)?;
+            return match then {
+                Some(due) => Err(Stop::Later(due)),
+                None => Ok(Some(false)),
+            };
+        }
+        Action::SettleUnbegun { k, id, outcome } => {
+            settle_unbegun(session, &snapshot, inputs, k, &id, outcome)?;
+            return Ok(Some(false));
+        }
+        Action::Claim { k, id } => {
+            let record = record_of(&snapshot, &id)?;
+            let Some((start, moved)) = delivery(&ports, &id, hinted)? else {
+                let outcome = Outcome::failed("unreadable", "The stored delivery is missing.");
+                settle_unbegun(session, &snapshot, inputs, k, &id, outcome)?;
+                return Ok(Some(false));
+            };
+            let turn = Turn::claim(session, agents, k, id, record, start, moved, &inputs, &snapshot.records)?;
+            turn.run()?;
+        }
+        Action::TakeOver | Action::Resume | Action::End(_) => {
+            let id = current.ok_or_else(|| corrupt(place, "an operation without a submission"))?;
+            let record = record_of(&snapshot, &id)?;
+            let (start, moved) = delivery(&ports, &id, hinted)?.ok_or_else(|| Error::Corrupt {
+                key: keys::start(&id),
+                why: "the delivery of an unsettled submission is missing".into(),
+            })?;
+            let mut turn = Turn::open(session, agents, id, record, start, moved);
+            match plan.action {
+                Action::End(outcome) => {
+                    turn.s.head.epoch += 1;
+                    let writes = inputs.writes(&mut turn.s, &snapshot.records)?;
+                    turn.end(outcome, writes)?;
+                }
+                action => {
+                    turn.take_over(action == Action::TakeOver, &inputs, &snapshot.records)?;
+                    turn.run()?;
+                }
+            }
+        }
+    }
+    Ok(Some(true))
+}
+
+/// Inputs that the first commit takes.
+pub(crate) struct Inputs {
+    taken: Vec<Taken>,
+    seen: u64,
+}
+
+impl Inputs {
+    /// The writes that give them their effect; moves `seen` in the head.
+    pub(crate) fn writes(
+        &self,
+        session: &mut Session,
+        records: &BTreeMap<String, Submission>,
+    ) -> Result<Vec<Write>, Stop> {
+        let mut writes = Vec::new();
+        let ending: Vec<&str> =
+            self.taken.iter().filter(|t| t.effect == Effect::SettleQueued).map(|t| t.id.as_str()).collect();
+        let moved_keys: Vec<String> = ending.iter().map(|id| keys::moved(id)).collect();
+        let moved = read_many(session.ports.store, &moved_keys)?;
+        for (id, (key, moved)) in ending.iter().zip(moved_keys.iter().zip(moved)) {
+            let Some(record) = records.get(*id) else { continue };
+            let settled = settled(record, Outcome::aborted("cancelled"), session.ports.clock.now());
+            settle_writes(id, &settled, decode_opt(key, &moved)?, session.place.partition, &mut writes);
+        }
+        for taken in &self.taken {
+            writes.push(del(session.place.entry(taken.k)));
+            if taken.effect == Effect::Drop && !ending.contains(&taken.id.as_str()) {
+                writes.push(del(keys::cancel(&taken.id)));
+            }
+        }
+        // Two inputs may name one submission; a key may stand in a commit only once.
+        let mut seen_keys = Vec::new();
+        writes.retain(|w| {
+            let new = !seen_keys.contains(&w.key);
+            seen_keys.push(w.key.clone());
+            new
+        });
+        session.head.seen = self.seen.max(session.head.seen);
+        Ok(writes)
+    }
+}
+
+/// A record with its outcome.
+pub(crate) fn settled(record: &Submission, outcome: Outcome, now: u64) -> Submission {
+    Submission { state: State::Settled, outcome: Some(outcome), settled: Some(now), ..record.clone() }
+}
+
+/// Settles a submission that never began: no input, no agent code, no attempt (P3c).
+fn settle_unbegun(
+    mut session: Session,
+    snapshot: &Snapshot,
+    inputs: Inputs,
+    k: u64,
+    id: &str,
+    outcome: Outcome,
+) -> Result<(), Stop> {
+    let record = record_of(snapshot, id)?;
+    let key = keys::moved(id);
+    let [moved] = read(session.ports.store, [key.clone()])?;
+    let mut writes = inputs.writes(&mut session, &snapshot.records)?;
+    writes.retain(|w| w.key != keys::cancel(id));
+    session.head.epoch += 1;
+    session.head.pos = k + 1;
+    let now = session.ports.clock.now();
+    let partition = session.place.partition;
+    settle_writes(id, &settled(&record, outcome, now), decode_opt(&key, &moved)?, partition, &mut writes);
+    session.commit(writes)?;
+    turn::publish_settled(&session, id);
+    Ok(())
+}
+
+/// The delivery of a submission and where its slot was moved to; `None` when there is no delivery.
+fn delivery(ports: &Ports, id: &str, hinted: Option<Hinted>) -> Result<Option<(Start, Option<u64>)>, Stop> {
+    let wanted = [keys::start(id), keys::moved(id)];
+    let [start, moved] = match hinted {
+        Some(hinted) if hinted.id == id => [hinted.start, hinted.moved],
+        _ => read(ports.store, wanted.clone())?,
+    };
+    let start: Option<Start> = decode_opt(&wanted[0], &start)?;
+    let moved = decode_opt(&wanted[1], &moved)?;
+    Ok(start.map(|s| (s, moved)))
+}
+
+fn record_of(snapshot: &Snapshot, id: &str) -> Result<Submission, Stop> {
+    snapshot.records.get(id).cloned().ok_or_else(|| {
+        Stop::Failed(Error::Corrupt { key: keys::sub(id), why: "the record of an open submission is missing".into() })
+    })
+}
+
+fn corrupt(place: &Place, why: &str) -> Error {
+    Error::Corrupt { key: place.head(), why: why.to_owned() }
+}
+
+/// What a run reads before it decides.
+pub(crate) struct Loaded {
+    /// For the decision.
+    pub snapshot: Snapshot,
+    /// The head's exact bytes: the guard.
+    pub stored: Option<Bytes>,
+    /// What was read along of the submission that the hint named.
+    pub hinted: Option<Hinted>,
+}
+
+/// The delivery of a hinted submission, as stored.
+pub(crate) struct Hinted {
+    id: String,
+    start: Option<Bytes>,
+    moved: Option<Bytes>,
+}
+
+/// Reads what a decision rests on: the head and the inbox in one snapshot, and after them (R3) the entries and the
+/// records that they name. One read in all when the hint names the only submission that waits.
+pub(crate) fn load(ports: &Ports, place: &Place, hint: Option<&str>) -> Result<Loaded, Error> {
+    let mut wanted = vec![place.head(), place.inbox()];
+    wanted.extend(hint.into_iter().flat_map(|id| [keys::sub(id), keys::start(id), keys::moved(id)]));
+    let mut values = read_many(ports.store, &wanted)?;
+    let hinted = hint.map(|id| Hinted { id: id.to_owned(), start: values[3].take(), moved: values[4].take() });
+    let head: Option<Head> = decode_opt(&wanted[0], &values[0])?;
+    let inbox: Inbox = decode_opt(&wanted[1], &values[1])?.unwrap_or_default();
+    let mut snapshot = Snapshot { head, inbox, entries: Vec::new(), records: BTreeMap::new(), now: ports.clock.now() };
+    let stored = values[0].take();
+    let Some(head) = &snapshot.head else { return Ok(Loaded { snapshot, stored, hinted }) };
+    if let Some(id) = hint {
+        let record: Option<Submission> = decode_opt(&wanted[2], &values[2])?;
+        let alone = head.op.is_none() && head.pos + 1 == snapshot.inbox.next && head.seen <= head.pos;
+        if let Some(record) = record.filter(|r| alone && r.k == head.pos && r.tag == place.tag) {
+            snapshot.entries.push((head.pos, Entry::Submit(id.to_owned())));
+            snapshot.records.insert(id.to_owned(), record);
+            if head.seen == head.pos {
+                return Ok(Loaded { snapshot, stored, hinted });
+            }
+            snapshot.entries.clear();
+        }
+    }
+    let (from, to) = (head.pos.min(head.seen), snapshot.inbox.next);
+    let op = head.op.as_ref().map(|op| op.sub.clone());
+    snapshot.entries = entries(ports, place, from, to)?;
+    let mut ids: Vec<String> = op.into_iter().collect();
+    for (_, entry) in &snapshot.entries {
+        let (Entry::Submit(id) | Entry::Cancel(id)) = entry;
+        if !ids.contains(id) {
+            ids.push(id.clone());
+        }
+    }
+    snapshot.records = records(ports, ids)?;
+    Ok(Loaded { snapshot, stored, hinted })
+}
+
+/// Inbox entries of a range, those that are still there.
+pub(crate) fn entries(ports: &Ports, place: &Place, from: u64, to: u64) -> Result<Vec<(u64, Entry)>, Error> {
+    let mut found = Vec::new();
+    let numbers: Vec<u64> = (from..to).collect();
+    for page in numbers.chunks(crate::store::READ_MAX) {
+        let keys: Vec<String> = page.iter().map(|k| place.entry(*k)).collect();
+        for ((k, key), value) in page.iter().zip(&keys).zip(read_many(ports.store, &keys)?) {
+            if let Some(entry) = decode_opt(key, &value)? {
+                found.push((*k, entry));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Records of submissions, those that exist.
+pub(crate) fn records(ports: &Ports, ids: Vec<String>) -> Result<BTreeMap<String, Submission>, Error> {
+    let mut found = BTreeMap::new();
+    for page in ids.chunks(crate::store::READ_MAX) {
+        let keys: Vec<String> = page.iter().map(|id| keys::sub(id)).collect();
+        for ((id, key), value) in page.iter().zip(&keys).zip(read_many(ports.store, &keys)?) {
+            if let Some(record) = decode_opt(key, &value)? {
+                found.insert(id.clone(), record);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The journal's guard of the epoch that begins.
+pub(crate) fn journal_guard(session: &Session) -> Write {
+    let guard = JournalGuard { born: session.head.born, epoch: session.head.epoch };
+    put(session.place.journal(), &guard)
+}

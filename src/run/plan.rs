@@ -1,0 +1,245 @@
+//! The one decision of a run: pure, total, a table (protocol §4). Recovery is this table and nothing else.
+
+use crate::prelude::*;
+use crate::record::*;
+
+/// Attempts without a committed message after which a submission fails.
+pub const STRIKES_MAX: u64 = 10;
+
+/// Inputs that one commit takes: their writes fit beside the widest transition.
+const INPUTS_MAX: usize = 4;
+
+/// What a decision rests on: one thread, read with its head or after it (R3).
+pub struct Snapshot {
+    /// The session head.
+    pub head: Option<Head>,
+    /// The inbox's head.
+    pub inbox: Inbox,
+    /// Entries from the first that matters, in order; perhaps not all.
+    pub entries: Vec<(u64, Entry)>,
+    /// Records of the submissions that the entries and the head name.
+    pub records: BTreeMap<String, Submission>,
+    /// Unix ms.
+    pub now: u64,
+}
+
+/// A row of the protocol's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Row {
+    P0,
+    P1,
+    P2,
+    P3,
+    P3c,
+    P4,
+    P5,
+    P6,
+    P6x,
+    P7c,
+    P7d,
+    P7f,
+    P7g,
+}
+
+/// What to do first.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Nothing: no write.
+    Idle,
+    /// Nothing until a time: no write.
+    Wait(u64),
+    /// Go on deleting.
+    Delete,
+    /// Go on copying.
+    Copy,
+    /// Begin a submission.
+    Claim {
+        /// Its place in the inbox.
+        k: u64,
+        /// Its id.
+        id: String,
+    },
+    /// Settle a submission that never began: no input, no agent code.
+    SettleUnbegun {
+        /// Its place in the inbox.
+        k: u64,
+        /// Its id.
+        id: String,
+        /// How.
+        outcome: Outcome,
+    },
+    /// Only take inputs.
+    Take {
+        /// When to look again afterwards, if the session is parked.
+        then: Option<u64>,
+    },
+    /// Take over from an attempt that was interrupted.
+    TakeOver,
+    /// Bring to rest and settle.
+    End(Outcome),
+    /// Go on after a wait: no new attempt.
+    Resume,
+}
+
+/// What an input does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing is left for it to do.
+    Drop,
+    /// It ends a submission that waits.
+    SettleQueued,
+}
+
+/// An input that the first commit takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Its place in the inbox.
+    pub k: u64,
+    /// The submission that it names.
+    pub id: String,
+    /// What it does.
+    pub effect: Effect,
+}
+
+/// A decision: its row, what to do, and the inputs that ride along.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The row.
+    pub row: Row,
+    /// What to do.
+    pub action: Action,
+    /// Inputs taken by the first commit, in order.
+    pub taken: Vec<Taken>,
+    /// Where `seen` is after it.
+    pub seen: u64,
+}
+
+/// Decides.
+pub fn plan(snapshot: &Snapshot) -> Plan {
+    let Some(head) = &snapshot.head else {
+        return Plan { row: Row::P0, action: Action::Idle, taken: Vec::new(), seen: 0 };
+    };
+    let bare = |row, action| Plan { row, action, taken: Vec::new(), seen: head.seen };
+    if snapshot.inbox.closed.is_some() || matches!(head.stage, Stage::Deleting { .. }) {
+        return bare(Row::P1, Action::Delete);
+    }
+    if matches!(head.stage, Stage::Staged(_)) {
+        return bare(Row::P2, Action::Copy);
+    }
+    let current = head.op.as_ref().map(|op| op.sub.as_str());
+    let next = next_submission(snapshot, head);
+    let first = current.or(next.as_ref().map(|(_, id)| id.as_str()));
+    let (taken, seen) = inputs(snapshot, head.seen, first);
+    let with = |row, action| Plan { row, action, taken: taken.clone(), seen };
+    match &head.op {
+        None => match next {
+            Some((k, id)) => match ending(snapshot, &id, None) {
+                Some(outcome) => with(Row::P3c, Action::SettleUnbegun { k, id, outcome }),
+                None => with(Row::P3, Action::Claim { k, id }),
+            },
+            None if !taken.is_empty() => with(Row::P4, Action::Take { then: None }),
+            None => bare(Row::P5, Action::Idle),
+        },
+        Some(op) => {
+            let end = ending(snapshot, &op.sub, Some(op));
+            match (op.phase, end) {
+                (Phase::Running | Phase::Calling, Some(outcome)) => with(Row::P6x, Action::End(outcome)),
+                (Phase::Running | Phase::Calling, None) => with(Row::P6, Action::TakeOver),
+                (Phase::Parked { .. }, Some(outcome)) => with(Row::P7d, Action::End(outcome)),
+                (Phase::Parked { due }, None) if due <= snapshot.now => with(Row::P7c, Action::Resume),
+                (Phase::Parked { due }, None) if !taken.is_empty() => with(Row::P7f, Action::Take { then: Some(due) }),
+                (Phase::Parked { due }, None) => bare(Row::P7g, Action::Wait(due)),
+            }
+        }
+    }
+}
+
+impl Row {
+    /// The row's name and what it means, for `explain`.
+    pub fn text(self) -> (&'static str, &'static str) {
+        match self {
+            Self::P0 => ("P0", "The thread does not exist: nothing to do."),
+            Self::P1 => ("P1", "The thread is being deleted: a run goes on deleting."),
+            Self::P2 => ("P2", "A copy is under way: a run copies the next page."),
+            Self::P3 => ("P3", "A submission waits: a run begins it, counting the attempt before any agent code."),
+            Self::P3c => {
+                ("P3c", "The next submission was cancelled or is too late: a run settles it without beginning it.")
+            }
+            Self::P4 => ("P4", "Only inputs wait: a run takes them."),
+            Self::P5 => ("P5", "Nothing waits: a run writes nothing."),
+            Self::P6 => (
+                "P6",
+                "An attempt is at work, or was interrupted. A restart takes over: attempt + 1, plain calls without a \
+                 result get an error that says their outcome is unknown, replay-safe and stepped ones run again.",
+            ),
+            Self::P6x => (
+                "P6x",
+                "The submission was cancelled, is too late or out of tries: a restart brings it to rest and settles it.",
+            ),
+            Self::P7c => ("P7c", "The wait is over: a run goes on, with no new attempt."),
+            Self::P7d => {
+                ("P7d", "The submission was cancelled or is too late: a run brings it to rest and settles it.")
+            }
+            Self::P7f => ("P7f", "It waits; meanwhile a run settles what was cancelled behind it."),
+            Self::P7g => ("P7g", "It waits for its time: a run writes nothing."),
+        }
+    }
+}
+
+/// The next submission that has not settled. Entries before `pos` have begun or ended.
+fn next_submission(snapshot: &Snapshot, head: &Head) -> Option<(u64, String)> {
+    snapshot.entries.iter().filter(|(k, _)| *k >= head.pos).find_map(|(k, entry)| match entry {
+        Entry::Submit(id) if snapshot.records.get(id).is_some_and(|r| !r.is_settled()) => Some((*k, id.clone())),
+        _ => None,
+    })
+}
+
+/// Why a submission must end before it goes on. A cancel for the one in hand counts wherever it stands.
+fn ending(snapshot: &Snapshot, id: &str, op: Option<&Op>) -> Option<Outcome> {
+    if snapshot.entries.iter().any(|(_, e)| matches!(e, Entry::Cancel(c) if c == id)) {
+        return Some(Outcome::aborted("cancelled"));
+    }
+    let record = snapshot.records.get(id)?;
+    if record.deadline <= snapshot.now {
+        return Some(late());
+    }
+    let op = op?;
+    let interrupted = !matches!(op.phase, Phase::Parked { .. });
+    if interrupted && op.strikes >= STRIKES_MAX {
+        let open: Vec<&str> = op.calls.iter().filter(|c| !c.done).map(|c| c.name.as_str()).collect();
+        let open = if open.is_empty() { String::new() } else { format!("; open calls: {}", open.join(", ")) };
+        let text = format!("{} attempts ended without a new message; the limit is {STRIKES_MAX}{open}", op.strikes);
+        return Some(Outcome::failed("retry-exhausted", text));
+    }
+    None
+}
+
+/// The outcome of what is too late.
+pub fn late() -> Outcome {
+    Outcome::failed("deadline", "The deadline passed before there was an answer.")
+}
+
+/// Inputs in order from `seen`: cancels of what waits take effect, cancels of what has ended are dropped. One for the
+/// submission in hand stops the row unless it is to be settled by the plan itself, which takes its mark along.
+fn inputs(snapshot: &Snapshot, mut seen: u64, first: Option<&str>) -> (Vec<Taken>, u64) {
+    let mut taken: Vec<Taken> = Vec::new();
+    let from = seen;
+    for (k, entry) in snapshot.entries.iter().filter(|(k, _)| *k >= from) {
+        if *k != seen || taken.len() == INPUTS_MAX {
+            break;
+        }
+        if let Entry::Cancel(id) = entry {
+            let waits = snapshot.records.get(id).is_some_and(|r| !r.is_settled()) && Some(id.as_str()) != first;
+            let again = taken.iter().any(|t| t.id == *id);
+            let effect = if waits && !again { Effect::SettleQueued } else { Effect::Drop };
+            taken.push(Taken { k: *k, id: id.clone(), effect });
+        }
+        seen = k + 1;
+    }
+    (taken, seen)
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,186 @@
+//! The table test of `plan`: one line a state.
+
+use super::*;
+use crate::id::Address;
+
+const NOW: u64 = 1_000;
+
+fn record(deadline: u64, state: State) -> Submission {
+    Submission {
+        v: 1,
+        hash: "h".into(),
+        fields: BTreeMap::new(),
+        address: Address { owner: "o/o".into(), agent: "a".into(), thread: "t".into() },
+        tag: "t".into(),
+        key: None,
+        kind: Kind::Run,
+        steer: false,
+        k: 0,
+        n: 0,
+        created: 0,
+        deadline,
+        state,
+        attempt: 0,
+        outcome: None,
+        settled: None,
+    }
+}
+
+fn op(phase: Phase, strikes: u64) -> Op {
+    let call = Call { id: "c".into(), name: "pay".into(), policy: crate::ports::Policy::Plain, done: false, steps: 0 };
+    Op {
+        sub: "A".into(),
+        phase,
+        strikes,
+        base: 2,
+        calls: if phase == Phase::Calling { vec![call] } else { Vec::new() },
+        retry: None,
+        compacted: false,
+        started: false,
+        repairs: 0,
+        ended: Vec::new(),
+        spent: Spent::default(),
+    }
+}
+
+fn head(pos: u64, seen: u64, op: Option<Op>) -> Head {
+    Head {
+        nonce: "n".into(),
+        address: record(0, State::Queued).address,
+        born: 0,
+        epoch: 1,
+        count: 0,
+        pos,
+        seen,
+        jupto: 0,
+        boundary: None,
+        usage: Spent::default(),
+        state: BTreeMap::new(),
+        stage: Stage::Live,
+        op,
+    }
+}
+
+/// A thread with submissions A and B (B settled if `b` says so) and the given inputs behind them.
+fn thread(head: Head, b: State, cancels: &[&str]) -> Snapshot {
+    let mut entries = vec![(0, Entry::Submit("A".into())), (1, Entry::Submit("B".into()))];
+    entries.extend(cancels.iter().enumerate().map(|(i, id)| (2 + i as u64, Entry::Cancel((*id).into()))));
+    let a = if head.pos > 0 && head.op.is_none() { State::Settled } else { State::Running };
+    let records = [("A".to_owned(), record(5_000, a)), ("B".to_owned(), record(5_000, b))].into();
+    Snapshot { inbox: Inbox { next: entries.len() as u64, closed: None }, head: Some(head), entries, records, now: NOW }
+}
+
+fn decide(snapshot: &Snapshot) -> (Row, Action, Vec<(u64, Effect)>, u64) {
+    let plan = plan(snapshot);
+    (plan.row, plan.action, plan.taken.into_iter().map(|t| (t.k, t.effect)).collect(), plan.seen)
+}
+
+#[test]
+fn the_table() {
+    use Effect::{Drop, SettleQueued};
+    use Phase::{Calling, Parked, Running};
+    use State::{Queued, Settled};
+    let cancelled = || Outcome::aborted("cancelled");
+    let claim = |k, id: &str| Action::Claim { k, id: id.into() };
+    let unbegun = |k, id: &str| Action::SettleUnbegun { k, id: id.into(), outcome: cancelled() };
+    let busy = |phase, strikes| head(1, 1, Some(op(phase, strikes)));
+
+    let rows = [
+        ("the first waits", thread(head(0, 0, None), Queued, &[]), (Row::P3, claim(0, "A"), vec![], 2)),
+        (
+            "the first is cancelled",
+            thread(head(0, 0, None), Queued, &["A"]),
+            (Row::P3c, unbegun(0, "A"), vec![(2, Drop)], 3),
+        ),
+        (
+            "the second is cancelled",
+            thread(head(0, 0, None), Queued, &["B"]),
+            (Row::P3, claim(0, "A"), vec![(2, SettleQueued)], 3),
+        ),
+        ("the second waits", thread(head(1, 1, None), Queued, &[]), (Row::P3, claim(1, "B"), vec![], 2)),
+        (
+            "settled ones are passed",
+            thread(head(1, 1, None), Settled, &["B"]),
+            (Row::P4, Action::Take { then: None }, vec![(2, Drop)], 3),
+        ),
+        ("nothing waits: no write", thread(head(2, 2, None), Settled, &[]), (Row::P5, Action::Idle, vec![], 2)),
+        ("interrupted in a model call", thread(busy(Running, 1), Queued, &[]), (Row::P6, Action::TakeOver, vec![], 2)),
+        (
+            "interrupted in a tool call",
+            thread(busy(Calling, 1), Queued, &["B"]),
+            (Row::P6, Action::TakeOver, vec![(2, SettleQueued)], 3),
+        ),
+        (
+            "interrupted and cancelled",
+            thread(busy(Calling, 1), Queued, &["B", "A"]),
+            (Row::P6x, Action::End(cancelled()), vec![(2, SettleQueued), (3, Drop)], 4),
+        ),
+        (
+            "the tenth attempt may still be taken over",
+            thread(busy(Running, 9), Queued, &[]),
+            (Row::P6, Action::TakeOver, vec![], 2),
+        ),
+        ("parked, due", thread(busy(Parked { due: NOW }, 1), Queued, &[]), (Row::P7c, Action::Resume, vec![], 2)),
+        (
+            "parked, not due: no write",
+            thread(busy(Parked { due: NOW + 1 }, 1), Queued, &[]),
+            (Row::P7g, Action::Wait(NOW + 1), vec![], 1),
+        ),
+        (
+            "parked, another is cancelled",
+            thread(busy(Parked { due: NOW + 1 }, 1), Queued, &["B"]),
+            (Row::P7f, Action::Take { then: Some(NOW + 1) }, vec![(2, SettleQueued)], 3),
+        ),
+        (
+            "parked, cancelled",
+            thread(busy(Parked { due: NOW + 1 }, 1), Queued, &["A"]),
+            (Row::P7d, Action::End(cancelled()), vec![(2, Drop)], 3),
+        ),
+        (
+            "parked ones burn no strikes",
+            thread(busy(Parked { due: NOW }, 10), Queued, &[]),
+            (Row::P7c, Action::Resume, vec![], 2),
+        ),
+        (
+            "two cancels of one",
+            thread(head(0, 0, None), Queued, &["B", "B"]),
+            (Row::P3, claim(0, "A"), vec![(2, SettleQueued), (3, Drop)], 4),
+        ),
+    ];
+    for (name, snapshot, expected) in rows {
+        assert_eq!(decide(&snapshot), expected, "{name}");
+    }
+}
+
+#[test]
+fn no_head_is_idle_and_deletion_comes_before_all() {
+    let mut snapshot = thread(head(0, 0, None), State::Queued, &["A"]);
+    snapshot.inbox.closed = Some(7);
+    assert_eq!(decide(&snapshot).0, Row::P1);
+    snapshot.head = None;
+    assert_eq!(decide(&snapshot).0, Row::P0);
+}
+
+/// A16: time-outs are judged before anything else can fail; B10: the error names the calls.
+#[test]
+fn what_is_late_or_out_of_tries_ends() {
+    let mut late = thread(head(0, 0, None), State::Queued, &[]);
+    late.now = 5_000;
+    assert!(matches!(plan(&late).action, Action::SettleUnbegun { .. }));
+    let worn = thread(head(1, 1, Some(op(Phase::Calling, STRIKES_MAX))), State::Queued, &[]);
+    match plan(&worn).action {
+        Action::End(Outcome::Failed { error }) => {
+            assert_eq!(error.code, "retry-exhausted");
+            assert!(error.message.contains("pay"), "{}", error.message);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Effects are bounded: a commit takes a few inputs, the rest waits for the next.
+#[test]
+fn many_inputs_are_taken_over_several_commits() {
+    let cancels = ["B"; 9];
+    let plan = plan(&thread(head(0, 0, None), State::Queued, &cancels));
+    assert_eq!((plan.taken.len(), plan.seen), (INPUTS_MAX, 2 + INPUTS_MAX as u64));
+}
