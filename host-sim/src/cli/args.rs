@@ -49,7 +49,7 @@ const LONG_EXAMPLES: &str = "\
 Examples:
   writ demo                               the whole story in a minute: a kill -9, and what is left
   writ run helper 'What is in the workspace?'
-  writ run helper --id tuesday '/read notes.txt'       repeated with the same id: the same outcome, no second run
+  writ run helper --id tuesday '/list'    repeated with the same id: the same outcome, no second run
   writ chat helper trip                   a conversation that outlives the terminal
   writ inspect submissions                what there is, and in which state
   writ explain ID                         every stored fact, and what a restart would do

@@ -19,7 +19,6 @@ use super::names::Thread;
 use super::open;
 use super::out::DIM;
 use super::out::Out;
-use super::out::safe;
 use super::out::styled;
 use super::session::Session;
 use super::spans;
@@ -58,8 +57,8 @@ pub async fn run(args: ChatArgs, global: &Global, out: Out) -> Result<u8, Failur
     let mut code = exit::DONE;
     loop {
         match input.line(&mut interrupts).await? {
-            Line::End => return Ok(code),
-            Line::Message(text) if text.trim() == "/quit" => return Ok(code),
+            Line::End => break,
+            Line::Message(text) if text.trim() == "/quit" => break,
             Line::Message(text) if text.trim().is_empty() => {}
             Line::Message(text) => {
                 let ended = turn(&session, &thread, &text, &mut interrupts, out).await?;
@@ -69,6 +68,8 @@ pub async fn run(args: ChatArgs, global: &Global, out: Out) -> Result<u8, Failur
             }
         }
     }
+    session.finish(&mut interrupts, out).await;
+    Ok(code)
 }
 
 /// One message and its answer. A refusal is shown and the conversation goes on.
@@ -116,14 +117,11 @@ async fn show_past(session: &Session, thread: &Thread, out: Out) -> Result<(), F
     if out.json || !out.stderr_tty {
         return Ok(());
     }
-    let from = head["count"].as_u64().unwrap_or(0).saturating_sub(SHOWN_MESSAGES);
+    let from = head["messages"].as_u64().unwrap_or(0).saturating_sub(SHOWN_MESSAGES);
     let past = session.messages(thread, from, SHOWN_MESSAGES).await?;
     for (number, raw) in (from..).zip(&past) {
         let message: Value = serde_json::from_str(raw).unwrap_or(Value::Null);
         out.note(&blocks::message(number, &message, Detail::Short), &Value::Null);
-    }
-    if let Some(title) = head["title"].as_str() {
-        out.note(&styled(DIM, &safe(title)), &Value::Null);
     }
     Ok(())
 }

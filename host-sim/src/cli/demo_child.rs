@@ -26,7 +26,10 @@ impl Child {
     pub fn start(global: &Global, folder: &Path, recover: Option<&str>) -> Result<Self, Failure> {
         let program = std::env::current_exe().map_err(|e| fault(format!("this program can't be found: {e}")))?;
         let mut command = Command::new(program);
-        command.arg("__demo-host").arg("--folder").arg(folder).arg("--json");
+        command.arg("__demo-host").arg("--folder").arg(folder);
+        if global.json {
+            command.arg("--json");
+        }
         if let Some(component) = &global.component {
             command.arg("--component").arg(component);
         }

@@ -68,7 +68,7 @@ pub async fn write(
     mut line: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
     let head = session.get(thread.path("")).await?;
-    let count = head["count"].as_u64().unwrap_or(u64::MAX);
+    let count = head["messages"].as_u64().unwrap_or(u64::MAX);
     let progress = Progress::bar(out, "exporting", if count == u64::MAX { 0 } else { count });
     line(format!("{}\n", session_line(thread, &head)).as_bytes())?;
     let mut from = 0;
@@ -114,7 +114,7 @@ mod tests {
     #[tokio::test]
     async fn every_message_is_written_as_it_is_stored() {
         let session = Fake::session(|ask| match ask.path.rsplit_once('?') {
-            None => (200, r#"{"count":2,"boundary":0,"title":null,"state":{"b":1,"a":2}}"#.into()),
+            None => (200, r#"{"messages":2,"boundary":0,"title":null,"state":{"b":1,"a":2}}"#.into()),
             Some((_, "after=0&limit=2")) => (200, r#"{"messages":[{"b":1,"a":2.0}, {"c":[ ]}]}"#.into()),
             Some((_, other)) => panic!("{other}"),
         });
@@ -136,7 +136,7 @@ mod tests {
     #[tokio::test]
     async fn a_hole_is_no_export() {
         let session = Fake::session(|ask| match ask.path.contains('?') {
-            false => (200, r#"{"count":2}"#.into()),
+            false => (200, r#"{"messages":2}"#.into()),
             true if ask.path.contains("after=0") => (200, r#"{"messages":[{}]}"#.into()),
             true => (200, r#"{"messages":[]}"#.into()),
         });

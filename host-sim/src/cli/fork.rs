@@ -55,7 +55,7 @@ pub async fn run(args: ForkArgs, global: &Global, out: Out) -> Result<u8, Failur
     if let Some(failure) = record.complaint() {
         return Err(failure);
     }
-    let count = session.get(target.path("")).await?["count"].clone();
+    let count = session.get(target.path("")).await?["messages"].clone();
     if out.json {
         out.value(&json!({"thread": target.to_string(), "source": source.to_string(), "messages": count}))?;
     } else {

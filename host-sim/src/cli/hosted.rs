@@ -15,7 +15,6 @@ use super::runtime::Runtime;
 use crate::data::AuditPage;
 use crate::data::Body;
 use crate::data::Request;
-use crate::engine::EngineError;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::store::Store;
@@ -95,8 +94,6 @@ impl Runtime for Hosted {
 /// A host's error as a failure of the command.
 pub fn failure(error: &HostError) -> Failure {
     let code = match error {
-        HostError::Engine(EngineError::Read { .. }) => return Failure::refused("component", error.to_string()),
-        HostError::Engine(_) => "component",
         HostError::Trapped { .. } => "trapped",
         HostError::TimedOut { .. } => "timed-out",
         HostError::Broken { .. } => "contract",

@@ -77,9 +77,10 @@ pub enum What {
 const THREADS: &[Column] = &[
     Column { title: "AGENT", pointer: "/agent", kind: Kind::Plain },
     Column { title: "THREAD", pointer: "/thread", kind: Kind::Plain },
-    Column { title: "STATE", pointer: "/state", kind: Kind::Plain },
-    Column { title: "MESSAGES", pointer: "/count", kind: Kind::Plain },
-    Column { title: "TITLE", pointer: "/title", kind: Kind::Plain },
+    Column { title: "MESSAGES", pointer: "/messages", kind: Kind::Plain },
+    Column { title: "SUBMISSIONS", pointer: "/submissions", kind: Kind::Plain },
+    Column { title: "AT WORK ON", pointer: "/operation/submission", kind: Kind::Plain },
+    Column { title: "PHASE", pointer: "/operation/phase", kind: Kind::Plain },
 ];
 
 const SUBMISSIONS: &[Column] = &[
@@ -171,7 +172,7 @@ async fn submission(session: &Session, id: &SubmissionId, out: Out) -> Result<()
 
 async fn show_thread(session: &Session, thread: &Thread, from: u64, detail: Detail, out: Out) -> Result<(), Failure> {
     let head = session.get(thread.path("")).await?;
-    let count = head["count"].as_u64().unwrap_or(0);
+    let count = head["messages"].as_u64().unwrap_or(0);
     if out.json {
         out.text(&format!("{{\"head\":{head},\"messages\":["))?;
     } else {

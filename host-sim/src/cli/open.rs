@@ -16,6 +16,8 @@ use super::settings::Settings;
 use crate::clock::Clock;
 use crate::clock::SystemClock;
 use crate::engine::ComponentSource;
+use crate::engine::Engine;
+use crate::engine::EngineError;
 use crate::host::Host;
 use crate::host::Parts;
 use crate::limits::HostLimits;
@@ -44,7 +46,7 @@ pub enum Mode {
     Read,
     /// Runs what its own requests give to run, and nothing else.
     Write,
-    /// Takes up everything that is unfinished, first of all.
+    /// Takes up everything that is unfinished, first of all, where its own settings can serve it.
     Run,
 }
 
@@ -82,7 +84,7 @@ pub async fn to_read(global: &Global) -> Result<Session, Failure> {
 pub async fn without_data(global: &Global) -> Result<Session, Failure> {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let setup = setup(global, None, store.clone(), ExecutionLog::in_memory())?;
-    start(store, setup, global, Mode::Read).await
+    start(engine(global).await?, store, setup, Mode::Read, false).await
 }
 
 /// A host over a folder, with what it is made of given.
@@ -92,12 +94,14 @@ pub async fn with(
     mode: Mode,
     setup: impl FnOnce(Arc<dyn Store>) -> Result<Setup, Failure>,
 ) -> Result<Session, Failure> {
+    let engine = engine(global).await?;
     let store = folder_store(folder)?;
     let setup = setup(store.clone())?;
-    start(store, setup, global, mode).await
+    start(engine, store, setup, mode, mode == Mode::Run).await
 }
 
 async fn open(global: &Global, mode: Mode, agent: Option<&Name>) -> Result<Session, Failure> {
+    let engine = engine(global).await?;
     let store = folder_store(&global.data)?;
     let log = match &global.script {
         Some(_) if mode != Mode::Read => {
@@ -107,7 +111,9 @@ async fn open(global: &Global, mode: Mode, agent: Option<&Name>) -> Result<Sessi
         _ => ExecutionLog::in_memory(),
     };
     let setup = setup(global, agent, store.clone(), log)?;
-    start(store, setup, global, mode).await
+    // A script knows its own agents only; a run of another agent's thread would fail for want of it.
+    let sweep = mode == Mode::Run && global.script.is_none();
+    start(engine, store, setup, mode, sweep).await
 }
 
 /// Models and tools as the options say. A script brings its own; without a settings file it also replaces the built-in
@@ -138,27 +144,39 @@ fn setup(global: &Global, agent: Option<&Name>, store: Arc<dyn Store>, log: Exec
     })
 }
 
-async fn start(store: Arc<dyn Store>, setup: Setup, global: &Global, mode: Mode) -> Result<Session, Failure> {
-    let component = match &global.component {
+/// Loads the component, before anything is touched that it is for.
+async fn engine(global: &Global) -> Result<Engine, Failure> {
+    let source = match &global.component {
         Some(path) => ComponentSource::File(path.clone()),
         None => ComponentSource::Embedded,
     };
-    let mut limits = HostLimits::small();
-    if mode != Mode::Run {
-        limits.sweep_ms = None;
+    let loaded = tokio::task::spawn_blocking(move || Engine::load(&source, &HostLimits::small())).await;
+    match loaded {
+        Ok(Ok(engine)) => Ok(engine),
+        Ok(Err(error @ EngineError::Setup(_))) => Err(Failure::internal("engine", error.to_string())),
+        Ok(Err(error)) => Err(Failure::refused("component", error.to_string())),
+        Err(error) => Err(Failure::internal("engine", error.to_string())),
     }
+}
+
+async fn start(
+    engine: Engine,
+    store: Arc<dyn Store>,
+    setup: Setup,
+    mode: Mode,
+    sweep: bool,
+) -> Result<Session, Failure> {
     let parts = Parts {
-        component,
+        component: ComponentSource::Embedded,
         store: if mode == Mode::Read { Arc::new(ReadOnly(store.clone())) } else { store.clone() },
         model: setup.model,
         tools: setup.tools,
         clock: Arc::new(SystemClock),
         settings: setup.settings.texts(),
-        limits,
+        limits: HostLimits { sweep_ms: HostLimits::small().sweep_ms.filter(|_| sweep), ..HostLimits::small() },
     };
-    let host = Host::new(parts).await.map_err(|e| super::hosted::failure(&e))?;
-    let hosted = Hosted::new(host, store);
-    if mode == Mode::Run {
+    let hosted = Hosted::new(Host::with_engine(engine, parts), store);
+    if sweep {
         hosted.sweep().await?;
     }
     Ok(Session::new(Box::new(hosted)))

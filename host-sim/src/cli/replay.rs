@@ -84,7 +84,8 @@ pub async fn run(args: ReplayArgs, global: &Global, out: Out) -> Result<u8, Fail
     .await?;
     let session = Arc::new(session);
     steering.over(&session);
-    session.runtime().sweep().await?;
+    // No sweep: other agents' work needs their own models. What this replay left unfinished is handed out again when
+    // its message is submitted again.
     let mut interrupts = interrupts::listen();
     tokio::select! {
         played = play(&session, &thread, &recording, &steering, out) => played?,
@@ -142,7 +143,7 @@ async fn play(
 }
 
 async fn transcript(session: &Session, thread: &Thread, out: Out) -> Result<Vec<Value>, Failure> {
-    let count = session.get(thread.path("")).await?["count"].as_u64().unwrap_or(0);
+    let count = session.get(thread.path("")).await?["messages"].as_u64().unwrap_or(0);
     let progress = Progress::bar(out, "comparing", count);
     let mut messages = Vec::new();
     while (messages.len() as u64) < count {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 use serde_json::json;
+use tokio::sync::mpsc;
 
 use super::args::Global;
 use super::exit;
@@ -67,13 +68,22 @@ pub async fn run(args: RunArgs, global: &Global, out: Out) -> Result<u8, Failure
             &json!({"key": key.as_str(), "agent": thread.agent.as_str(), "thread": thread.thread.as_str()}),
         );
     }
-    let record = settle(&session, &thread, &key, &delivery, out).await?;
-    print(&record, out)
+    let mut interrupts = interrupts::listen();
+    let record = settle(&session, &thread, &key, &delivery, &mut interrupts, out).await?;
+    let code = print(&record, out);
+    session.finish(&mut interrupts, out).await;
+    code
 }
 
 /// Submits, shows the receipt, waits.
-async fn settle(session: &Session, thread: &Thread, key: &Key, delivery: &Value, out: Out) -> Result<Record, Failure> {
-    let mut interrupts = interrupts::listen();
+async fn settle(
+    session: &Session,
+    thread: &Thread,
+    key: &Key,
+    delivery: &Value,
+    interrupts: &mut mpsc::Receiver<()>,
+    out: Out,
+) -> Result<Record, Failure> {
     let mut events = session.runtime().watch();
     let receipt = session.submit(thread, key, delivery).await?;
     out.note(
@@ -83,7 +93,7 @@ async fn settle(session: &Session, thread: &Thread, key: &Key, delivery: &Value,
     if receipt.settled() {
         return Ok(receipt);
     }
-    session.wait(&receipt, &mut events, &mut interrupts, |_| Ok(())).await
+    session.wait(&receipt, &mut events, interrupts, |_| Ok(())).await
 }
 
 fn print(record: &Record, out: Out) -> Result<u8, Failure> {

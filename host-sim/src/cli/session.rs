@@ -13,6 +13,7 @@ use super::names::Key;
 use super::names::SubmissionId;
 use super::names::Target;
 use super::names::Thread;
+use super::out::Out;
 use super::record::Record;
 use super::runtime::Answer;
 use super::runtime::Ask;
@@ -27,6 +28,9 @@ pub const PAGE_MESSAGES: u64 = 100;
 
 /// What a lost event costs at most.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// How long a command may hang without a word.
+const SILENCE: Duration = Duration::from_millis(500);
 
 /// How often a host without work is looked at before a submission counts as stuck: a failed run is tried again later.
 const IDLE_LOOKS_MAX: u32 = 5;
@@ -180,6 +184,25 @@ impl Session {
                 () = &mut idle => return Ok(News::Idle),
                 () = &mut look => return Ok(News::Look),
             }
+        }
+    }
+}
+
+impl Session {
+    /// Waits for work of others that was taken up here, so that a short command doesn't cut it off again. An interrupt
+    /// leaves it for the next one.
+    pub async fn finish(&self, interrupts: &mut mpsc::Receiver<()>, out: Out) {
+        let idle = self.runtime.idle();
+        tokio::pin!(idle);
+        tokio::select! {
+            () = &mut idle => return,
+            () = tokio::time::sleep(SILENCE) => {}
+        }
+        let text = "writ: finishing what an earlier command left; Ctrl-C leaves it for the next one";
+        out.note(text, &json!({"finishing": true}));
+        tokio::select! {
+            () = &mut idle => {}
+            Some(()) = interrupts.recv() => {}
         }
     }
 }
