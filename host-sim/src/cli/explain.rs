@@ -13,6 +13,10 @@ use super::out::DIM;
 use super::out::Out;
 use super::out::safe;
 use super::out::styled;
+use super::time;
+
+/// Fields that hold a time.
+const TIMES: [&str; 5] = ["at", "created", "deadline", "due", "settled"];
 
 /// Arguments of `writ explain`.
 ///
@@ -54,8 +58,10 @@ pub fn render(id: &str, explained: &Value) -> String {
         lines.push("What is stored:".into());
     }
     for fact in facts {
-        lines.push(format!("  {}: {}", safe(&text(&fact["what"])), safe(&text(&fact["value"]))));
-        lines.push(format!("      {}", styled(DIM, &safe(&text(&fact["key"])))));
+        lines.push(String::new());
+        lines.push(format!("  {}", safe(&text(&fact["what"]))));
+        lines.push(format!("  {}", styled(DIM, &safe(&text(&fact["key"])))));
+        lines.extend(value(&fact["value"]));
     }
     if explained["rule"].is_object() {
         lines.push(String::new());
@@ -64,6 +70,16 @@ pub fn render(id: &str, explained: &Value) -> String {
         lines.push(format!("  {} {}", styled(BOLD, &safe(&row)), safe(&rule)));
     }
     lines.join("\n")
+}
+
+/// A stored value: the fields of an object one a line.
+fn value(value: &Value) -> Vec<String> {
+    let Some(map) = value.as_object() else { return vec![format!("      {}", safe(&text(value)))] };
+    let shown = |(name, value): (&String, &Value)| {
+        let time = value.as_u64().filter(|ms| TIMES.contains(&name.as_str()) && *ms > 0).map(time::stamp);
+        format!("      {}: {}", safe(name), safe(&time.unwrap_or_else(|| text(value))))
+    };
+    map.iter().map(shown).collect()
 }
 
 fn text(value: &Value) -> String {
@@ -86,9 +102,7 @@ mod tests {
             "facts": [{"key": "p/3f/sub/x", "what": "attempts", "value": 2}, {"key": "k", "what": "op", "value": {"a": 1}}],
             "rule": {"row": "P6", "text": "take over"}});
         let text = anstream::adapter::strip_str(&render("3f-x", &explained)).to_string();
-        for part in
-            ["3f-x is running", "the model is asked", "attempts: 2", "p/3f/sub/x", "op: {\"a\":1}", "P6 take over"]
-        {
+        for part in ["3f-x is running", "the model is asked", "attempts", "p/3f/sub/x", "op", "a: 1", "P6 take over"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(render("x", &json!([])).contains('-'));

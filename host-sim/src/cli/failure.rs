@@ -106,7 +106,7 @@ fn plain(value: &Value) -> String {
 
 fn advice(status: u16, code: &str) -> Option<&'static str> {
     Some(match (status, code) {
-        (409, "conflict") => "The id already names another request. Repeat that one unchanged, or choose another --id.",
+        (409, "conflict") => "Nothing was changed. Give the first message again, or another --id.",
         (409, _) => "Try again when the thread is in another state: `writ inspect thread AGENT/THREAD`.",
         (404, _) => "Look at what is there: `writ agents`, `writ inspect threads`, `writ inspect submissions`.",
         (413, _) => "Send less: a whole request is at most 262,144 bytes.",

@@ -104,7 +104,9 @@ pub async fn run(args: InspectArgs, global: &Global, out: Out) -> Result<u8, Fai
                 Some(thread) => vec![thread],
                 None => named(&threads(&session, out).await?),
             };
-            list("submissions", SUBMISSIONS, submissions(&session, &threads, out).await?, out)?;
+            let rows = submissions(&session, &threads, out).await?;
+            let rows = if out.json { rows } else { rows.into_iter().map(with_cause).collect() };
+            list("submissions", SUBMISSIONS, rows, out)?;
         }
         What::Thread { thread, from, full } => {
             let detail = if full { Detail::Full } else { Detail::Short };
@@ -161,6 +163,14 @@ async fn submissions(session: &Session, threads: &[Thread], out: Out) -> Result<
     Ok(rows)
 }
 
+/// A submission with the cause of its outcome as the reason; an outcome that is good needs none.
+fn with_cause(mut row: Value) -> Value {
+    let Some(outcome) = row.get("outcome").filter(|outcome| outcome.is_object()) else { return row };
+    let cause = outcome.pointer("/error/message").or(outcome.get("reason")).cloned().unwrap_or(Value::Null);
+    row["reason"] = cause;
+    row
+}
+
 async fn submission(session: &Session, id: &SubmissionId, out: Out) -> Result<(), Failure> {
     let record = session.record(id).await?;
     if out.json {
@@ -203,7 +213,7 @@ fn fields(object: &Value) -> String {
     let width = map.keys().map(String::len).max().unwrap_or(0);
     let shown = |name: &str, value: &Value| match value {
         Value::String(text) => safe(text),
-        Value::Number(number) if matches!(name, "created" | "deadline" | "due") => {
+        Value::Number(number) if matches!(name, "created" | "deadline" | "due" | "settled") => {
             number.as_u64().map_or_else(|| number.to_string(), super::time::stamp)
         }
         other => safe(&other.to_string()),
@@ -233,6 +243,15 @@ mod tests {
     fn only_well_named_threads_are_asked_for() {
         let rows = [json!({"agent": "a", "thread": "t"}), json!({"agent": ".", "thread": "t"}), json!(1)];
         assert_eq!(named(&rows).len(), 1);
+    }
+
+    #[test]
+    fn the_cause_of_an_outcome_is_the_reason() {
+        let failed = json!({"reason": "r", "outcome": {"status": "failed", "error": {"message": "m"}}});
+        assert_eq!(with_cause(failed)["reason"], "m");
+        assert_eq!(with_cause(json!({"reason": "r", "outcome": {"reason": "cancelled"}}))["reason"], "cancelled");
+        assert_eq!(with_cause(json!({"reason": "r", "outcome": {"status": "completed"}}))["reason"], Value::Null);
+        assert_eq!(with_cause(json!({"reason": "r"}))["reason"], "r");
     }
 
     #[test]
