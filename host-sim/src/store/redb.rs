@@ -94,16 +94,16 @@ impl RedbStore {
     /// Opens a store on storage of the caller's own: for simulated disks and their faults.
     ///
     /// `factory` is called now, and again each time the store has closed the storage after a failure; it must give
-    /// the same content each time.
+    /// the same content each time. `cache_bytes` is the memory for cached pages; [`CACHE_BYTES`] is what `open` takes.
     ///
     /// # Errors
     /// What the factory or the first opening reports.
-    pub fn with_backend<B, F>(factory: F) -> Result<Self, OpenError>
+    pub fn with_backend<B, F>(factory: F, cache_bytes: usize) -> Result<Self, OpenError>
     where
         B: StorageBackend,
         F: FnMut() -> io::Result<B> + Send + 'static,
     {
-        Self::start(open::backend(factory))
+        Self::start(open::backend(factory, cache_bytes))
     }
 
     fn start(mut opener: Opener) -> Result<Self, OpenError> {
@@ -164,6 +164,7 @@ impl RedbStore {
         T: Send + 'static,
         F: FnOnce(&Database) -> Result<T, Fault> + Send + 'static,
     {
+        // A hop to the pool costs less than a page that has to come from the disk would cost everybody on this thread.
         let slot = self.slot.clone();
         let done = tokio::task::spawn_blocking(move || slot.with(read)).await;
         done.map_err(|_| StoreError::Unavailable("the read was broken off".to_owned()))

@@ -116,9 +116,9 @@ pub(super) fn folder(dir: &Path) -> Result<Opener, OpenError> {
     Ok(Box::new(move || {
         let place = dir.join(DATABASE_FILE);
         let opened = if first {
-            builder().create(&place)
+            builder(CACHE_BYTES).create(&place)
         } else {
-            builder().open(&place)
+            builder(CACHE_BYTES).open(&place)
         };
         let database = with_table(
             opened.map_err(|error| database_error(error, &place))?,
@@ -132,7 +132,7 @@ pub(super) fn folder(dir: &Path) -> Result<Opener, OpenError> {
 }
 
 /// An opener for storage of the caller's own.
-pub(super) fn backend<B, F>(mut factory: F) -> Opener
+pub(super) fn backend<B, F>(mut factory: F, cache_bytes: usize) -> Opener
 where
     B: StorageBackend,
     F: FnMut() -> io::Result<B> + Send + 'static,
@@ -140,16 +140,16 @@ where
     let place = PathBuf::from("the given storage");
     Box::new(move || {
         let backend = factory().map_err(|source| io_error(source, &place))?;
-        let opened = builder()
+        let opened = builder(cache_bytes)
             .create_with_backend(backend)
             .map_err(|error| database_error(error, &place))?;
         with_table(opened, &place)
     })
 }
 
-fn builder() -> Builder {
+fn builder(cache_bytes: usize) -> Builder {
     let mut builder = Builder::new();
-    builder.set_cache_size(CACHE_BYTES);
+    builder.set_cache_size(cache_bytes);
     builder
 }
 
