@@ -1,5 +1,12 @@
 //! Stores: one trait, and what every store must do. See `wit/kv.wit` for the contract in full.
 
+pub mod checks;
+pub mod conformance;
+pub mod counted;
+pub mod fault;
+pub mod memory;
+pub mod redb;
+
 use async_trait::async_trait;
 
 /// Longest key, in bytes.
@@ -82,7 +89,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Queues journal writes: applied in order while the guard holds, otherwise dropped. Never waits for the disk.
     /// `lost` is raised by one when they are dropped.
-    async fn append_later(&self, guard: Guard, writes: Vec<Write>, lost: std::sync::Arc<std::sync::atomic::AtomicU32>);
+    async fn append_later(
+        &self,
+        guard: Guard,
+        writes: Vec<Write>,
+        lost: std::sync::Arc<std::sync::atomic::AtomicU32>,
+    );
 
     /// Waits for all that `append_later` has queued before this call.
     async fn flush(&self);
