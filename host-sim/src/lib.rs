@@ -2,12 +2,20 @@
 //! and the `writ` command.
 //!
 //! Nothing in here knows the runtime's keys or its crate: it meets the component only through `wit/`.
+//!
+//! [`host::Host`] is the way in: give it [`host::Parts`], hand it requests.
 #![cfg(not(target_family = "wasm"))]
 
 pub mod clock;
 pub mod compare;
+pub mod data;
+pub mod engine;
+pub mod error;
+pub mod host;
+pub mod limits;
 pub mod model;
 pub mod recording;
+mod scheduler;
 pub mod script;
 pub mod store;
 pub mod tools;
