@@ -135,7 +135,7 @@ mod tests {
         let a = address("t");
         let place = a.place(256);
         assert_eq!((place.partition, place.tag.as_str()), (0x50, "qk7gs2xesb5748nz7hxck0m882"));
-        assert_eq!(a.submission_id(&place, "k"), "a9-frozen");
+        assert_eq!(a.submission_id(&place, "k"), "50-k71a5bvrh7j2aspdem614x068y");
     }
 
     #[test]

@@ -11,8 +11,8 @@ use std::sync::PoisonError;
 
 use ::redb::StorageBackend;
 
-/// A disk. Clones are the same disk. What is written is seen by later reads at once, and survives
-/// [`lose_power`](Self::lose_power) only if a flush has succeeded since.
+/// A disk. Clones are the same disk. What is written is seen by later reads at once, and survives a
+/// [power loss](Self::after_power_loss) only if a flush has succeeded since.
 #[derive(Clone, Default)]
 pub struct FaultDisk {
     shared: Arc<Shared>,
@@ -69,35 +69,10 @@ impl FaultDisk {
         self.lock().opens
     }
 
-    /// From now on each flush waits for a permit.
-    pub fn hold_syncs(&self) {
+    /// From now on each flush waits for a permit, until what this gives is dropped.
+    pub fn hold_syncs(&self) -> HeldSyncs {
         self.lock().permits = Some(0);
-    }
-
-    /// Lets that many held or future flushes pass.
-    pub fn allow_syncs(&self, more: u64) {
-        let mut disk = self.lock();
-        if let Some(permits) = &mut disk.permits {
-            *permits += more;
-            disk.held = false;
-        }
-        self.shared.changed.notify_all();
-    }
-
-    /// Lets all flushes pass again.
-    pub fn release_syncs(&self) {
-        let mut disk = self.lock();
-        disk.permits = None;
-        disk.held = false;
-        self.shared.changed.notify_all();
-    }
-
-    /// Blocks until a flush waits for a permit.
-    pub fn wait_until_held(&self) {
-        let mut disk = self.lock();
-        while !disk.held {
-            disk = self.shared.changed.wait(disk).unwrap_or_else(PoisonError::into_inner);
-        }
+        HeldSyncs { disk: self.clone() }
     }
 
     /// One flush fails: the one after that many successful ones. Nothing of what it covers becomes durable by it.
@@ -115,14 +90,36 @@ impl FaultDisk {
         self.lock().opens_fail = fail;
     }
 
-    /// Forgets all that was written since the last successful flush.
-    pub fn lose_power(&self) {
+    /// Ends all faults, but not the holding of flushes.
+    pub fn heal(&self) {
         let mut disk = self.lock();
-        disk.live = disk.durable.clone();
+        disk.sync_fails_after = None;
+        disk.reads_fail = false;
+        disk.opens_fail = false;
+    }
+
+    /// Another disk without faults, with what would be found on this one if the power failed now: all that was
+    /// written before the last successful flush, and nothing else.
+    pub fn after_power_loss(&self) -> Self {
+        let durable = self.lock().durable.clone();
+        let disk = Disk {
+            live: durable.clone(),
+            durable,
+            ..Disk::default()
+        };
+        Self {
+            shared: Arc::new(Shared {
+                disk: Mutex::new(disk),
+                changed: Condvar::new(),
+            }),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Disk> {
-        self.shared.disk.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared
+            .disk
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -130,7 +127,11 @@ impl FaultDisk {
         while disk.permits == Some(0) {
             disk.held = true;
             self.shared.changed.notify_all();
-            disk = self.shared.changed.wait(disk).unwrap_or_else(PoisonError::into_inner);
+            disk = self
+                .shared
+                .changed
+                .wait(disk)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         disk.permits = disk.permits.map(|permits| permits.saturating_sub(1));
         match disk.sync_fails_after {
@@ -144,6 +145,45 @@ impl FaultDisk {
         disk.syncs += 1;
         disk.durable = disk.live.clone();
         Ok(())
+    }
+}
+
+/// The flushes of a [`FaultDisk`] wait for permits while this lives. Declare it after the store, so that a test that
+/// panics lets the store end.
+#[must_use]
+pub struct HeldSyncs {
+    disk: FaultDisk,
+}
+
+impl HeldSyncs {
+    /// Lets that many held or future flushes pass.
+    pub fn allow(&self, more: u64) {
+        let mut disk = self.disk.lock();
+        disk.permits = disk.permits.map(|permits| permits + more);
+        disk.held = false;
+        self.disk.shared.changed.notify_all();
+    }
+
+    /// Blocks until a flush waits for a permit.
+    pub fn wait(&self) {
+        let mut disk = self.disk.lock();
+        while !disk.held {
+            disk = self
+                .disk
+                .shared
+                .changed
+                .wait(disk)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for HeldSyncs {
+    fn drop(&mut self) {
+        let mut disk = self.disk.lock();
+        disk.permits = None;
+        disk.held = false;
+        self.disk.shared.changed.notify_all();
     }
 }
 
@@ -169,7 +209,9 @@ impl StorageBackend for FaultBackend {
             return Err(fault("reading"));
         }
         let start = index(offset)?;
-        let from = start.checked_add(out.len()).and_then(|end| disk.live.get(start..end));
+        let from = start
+            .checked_add(out.len())
+            .and_then(|end| disk.live.get(start..end));
         out.copy_from_slice(from.ok_or_else(out_of_range)?);
         Ok(())
     }
@@ -186,7 +228,9 @@ impl StorageBackend for FaultBackend {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut disk = self.disk.lock();
         let start = index(offset)?;
-        let to = start.checked_add(data.len()).and_then(|end| disk.live.get_mut(start..end));
+        let to = start
+            .checked_add(data.len())
+            .and_then(|end| disk.live.get_mut(start..end));
         to.ok_or_else(out_of_range)?.copy_from_slice(data);
         Ok(())
     }

@@ -94,33 +94,46 @@ impl RedbStore {
     /// Opens a store on storage of the caller's own: for simulated disks and their faults.
     ///
     /// `factory` is called now, and again each time the store has closed the storage after a failure; it must give
-    /// the same content each time.
+    /// the same content each time. `cache_bytes` is the memory for cached pages; [`CACHE_BYTES`] is what `open` takes.
     ///
     /// # Errors
     /// What the factory or the first opening reports.
-    pub fn with_backend<B, F>(factory: F) -> Result<Self, OpenError>
+    pub fn with_backend<B, F>(factory: F, cache_bytes: usize) -> Result<Self, OpenError>
     where
         B: StorageBackend,
         F: FnMut() -> io::Result<B> + Send + 'static,
     {
-        Self::start(open::backend(factory))
+        Self::start(open::backend(factory, cache_bytes))
     }
 
     fn start(mut opener: Opener) -> Result<Self, OpenError> {
         let slot = Arc::new(Slot::new(opener()?));
         let backlog = Arc::new(Backlog::default());
         let (requests, queue) = mpsc::channel();
-        let committer = Committer { slot: slot.clone(), backlog: backlog.clone(), opener };
+        let committer = Committer {
+            slot: slot.clone(),
+            backlog: backlog.clone(),
+            opener,
+        };
         let committer = thread::Builder::new()
             .name("writ-committer".to_owned())
             .spawn(move || committer.run(&queue))
             .map_err(OpenError::Thread)?;
-        Ok(Self { slot, backlog, requests: Some(requests), committer: Some(committer) })
+        Ok(Self {
+            slot,
+            backlog,
+            requests: Some(requests),
+            committer: Some(committer),
+        })
     }
 
     fn send(&self, request: Request) -> Result<(), StoreError> {
         let stopped = || StoreError::Unavailable("the store has stopped".to_owned());
-        self.requests.as_ref().ok_or_else(stopped)?.send(request).map_err(|_| stopped())
+        self.requests
+            .as_ref()
+            .ok_or_else(stopped)?
+            .send(request)
+            .map_err(|_| stopped())
     }
 
     /// Runs one read. When the database has failed, waits until it is open again, and reads once more.
@@ -131,13 +144,19 @@ impl RedbStore {
     {
         let failed = match self.read_once(read.clone()).await? {
             Ok(value) => return Ok(value),
-            Err((fault, _)) if !fault.reopening_helps => return Err(StoreError::Unavailable(fault.text)),
+            Err((fault, _)) if !fault.reopening_helps => {
+                return Err(StoreError::Unavailable(fault.text));
+            }
             Err((_, generation)) => generation,
         };
         let (answer, answered) = oneshot::channel();
         self.send(Request::Reopen { failed, answer })?;
-        answered.await.map_err(|_| StoreError::Unavailable("the store has stopped".to_owned()))??;
-        self.read_once(read).await?.map_err(|(fault, _)| StoreError::Unavailable(fault.text))
+        answered
+            .await
+            .map_err(|_| StoreError::Unavailable("the store has stopped".to_owned()))??;
+        self.read_once(read)
+            .await?
+            .map_err(|(fault, _)| StoreError::Unavailable(fault.text))
     }
 
     async fn read_once<T, F>(&self, read: F) -> Result<Result<T, (Fault, u64)>, StoreError>
@@ -145,6 +164,7 @@ impl RedbStore {
         T: Send + 'static,
         F: FnOnce(&Database) -> Result<T, Fault> + Send + 'static,
     {
+        // A hop to the pool costs less than a page that has to come from the disk would cost everybody on this thread.
         let slot = self.slot.clone();
         let done = tokio::task::spawn_blocking(move || slot.with(read)).await;
         done.map_err(|_| StoreError::Unavailable("the read was broken off".to_owned()))
@@ -174,20 +194,38 @@ impl Store for RedbStore {
     async fn get_many(&self, keys: Vec<String>) -> Result<Vec<Option<Value>>, StoreError> {
         check_get_many(&keys)?;
         let keys = Arc::new(keys);
-        self.read(move |database| values(&database.begin_read()?, &keys)).await
+        self.read(move |database| values(&database.begin_read()?, &keys))
+            .await
     }
 
     async fn commit(&self, guard: Guard, writes: Vec<Write>) -> Result<Outcome, StoreError> {
         check_commit(&guard, &writes)?;
         let (answer, answered) = oneshot::channel();
-        self.send(Request::Commit { guard, writes, answer })?;
-        answered.await.unwrap_or_else(|_| Err(StoreError::Unknown("the store stopped before it answered".to_owned())))
+        self.send(Request::Commit {
+            guard,
+            writes,
+            answer,
+        })?;
+        answered.await.unwrap_or_else(|_| {
+            Err(StoreError::Unknown(
+                "the store stopped before it answered".to_owned(),
+            ))
+        })
     }
 
     async fn append_later(&self, guard: Guard, writes: Vec<Write>, lost: Arc<AtomicU32>) {
         let bytes = commit_bytes(&writes);
         let fits = check_commit(&guard, &writes).is_ok() && self.backlog.take(bytes);
-        if !fits || self.send(Request::Later { guard, writes, bytes, lost: lost.clone() }).is_err() {
+        if !fits
+            || self
+                .send(Request::Later {
+                    guard,
+                    writes,
+                    bytes,
+                    lost: lost.clone(),
+                })
+                .is_err()
+        {
             lost.fetch_add(1, Ordering::SeqCst);
         }
     }

@@ -16,14 +16,20 @@ pub(super) struct Fault {
 
 impl Fault {
     fn closed(reason: &str) -> Self {
-        Self { text: reason.to_owned(), reopening_helps: true }
+        Self {
+            text: reason.to_owned(),
+            reopening_helps: true,
+        }
     }
 }
 
 impl<E: Into<redb::Error>> From<E> for Fault {
     fn from(error: E) -> Self {
         let error = error.into();
-        Self { reopening_helps: !matches!(error, redb::Error::Corrupted(_)), text: error.to_string() }
+        Self {
+            reopening_helps: !matches!(error, redb::Error::Corrupted(_)),
+            text: error.to_string(),
+        }
     }
 }
 
@@ -43,7 +49,12 @@ struct Held {
 
 impl Slot {
     pub(super) fn new(database: Database) -> Self {
-        Self { held: RwLock::new(Held { generation: 0, database: Ok(database) }) }
+        Self {
+            held: RwLock::new(Held {
+                generation: 0,
+                database: Ok(database),
+            }),
+        }
     }
 
     /// Uses the database; a failure comes with the generation that failed.
