@@ -8,8 +8,12 @@ use std::sync::Condvar;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use ::redb::StorageBackend;
+
+/// How long [`HeldSyncs::wait`] waits: only a test that is to fail waits so long.
+pub const HELD_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// A disk. Clones are the same disk. What is written is seen by later reads at once, and survives a
 /// [power loss](Self::after_power_loss) only if a flush has succeeded since.
@@ -165,16 +169,18 @@ impl HeldSyncs {
     }
 
     /// Blocks until a flush waits for a permit.
+    ///
+    /// # Panics
+    /// When none has come within [`HELD_WAIT_MAX`]: the store under test flushes less than the test expects.
     pub fn wait(&self) {
-        let mut disk = self.disk.lock();
-        while !disk.held {
-            disk = self
-                .disk
-                .shared
-                .changed
-                .wait(disk)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        let disk = self.disk.lock();
+        let waited = self
+            .disk
+            .shared
+            .changed
+            .wait_timeout_while(disk, HELD_WAIT_MAX, |disk| !disk.held);
+        let (_disk, end) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(!end.timed_out(), "no flush came to be held");
     }
 }
 
