@@ -12,6 +12,7 @@ use tokio::process::ChildStdout;
 use tokio::process::Command;
 
 use super::args::Global;
+use super::exit;
 use super::failure::Failure;
 
 /// A running host process.
@@ -61,7 +62,7 @@ impl Child {
         };
         match tokio::time::timeout(limit, heard).await {
             Ok(Some(told)) => Ok(told),
-            Ok(None) => Err(fault(format!("the host process ended before it told {event:?}; its reason is above"))),
+            Ok(None) => Err(self.died(event).await),
             Err(_) => Err(fault(format!("the host process did not tell {event:?} within {} s", limit.as_secs()))),
         }
     }
@@ -75,6 +76,14 @@ impl Child {
     /// Waits for its own end.
     pub async fn end(mut self) -> Result<String, Failure> {
         self.status().await
+    }
+
+    /// It ended too early: its own exit code says why.
+    async fn died(&mut self, event: &str) -> Failure {
+        let code = self.process.wait().await.ok().and_then(|status| status.code());
+        let exit = code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != exit::DONE);
+        let text = format!("the host process ended before it told {event:?}; its reason is above");
+        Failure::new(exit.unwrap_or(exit::INTERNAL), "demo", text)
     }
 
     async fn status(&mut self) -> Result<String, Failure> {

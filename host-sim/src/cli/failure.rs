@@ -63,7 +63,8 @@ impl Failure {
             Some(detail) => detail.to_string(),
             None => format!("the component answered with status {status} and no explanation"),
         };
-        let mut failure = Self::new(exit::of_status(status), &code, message).fact("status", status);
+        let exit = if code == "bad-settings" { exit::REFUSED } else { exit::of_status(status) };
+        let mut failure = Self::new(exit, &code, message).fact("status", status);
         for name in ["field", "limit", "value"] {
             if let Some(value) = problem.get(name).filter(|v| !v.is_null()) {
                 failure = failure.fact(name, value.clone());
@@ -109,7 +110,6 @@ fn advice(status: u16, code: &str) -> Option<&'static str> {
         (409, "conflict") => "Nothing was changed. Give the first message again, or another --id.",
         (409, _) => "Try again when the thread is in another state: `writ inspect thread AGENT/THREAD`.",
         (404, _) => "Look at what is there: `writ agents`, `writ inspect threads`, `writ inspect submissions`.",
-        (413, _) => "Send less: a whole request is at most 262,144 bytes.",
         (429, _) => "Wait until some of what is queued has settled: `writ inspect submissions`.",
         _ => return None,
     })

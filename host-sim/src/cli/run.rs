@@ -19,6 +19,7 @@ use super::open;
 use super::out::Out;
 use super::out::safe;
 use super::record::Record;
+use super::session::BODY_BYTES_MAX;
 use super::session::Session;
 use super::spans;
 
@@ -117,11 +118,15 @@ fn message(argument: &str) -> Result<String, Failure> {
         return Ok(argument.into());
     }
     let mut text = String::new();
-    let limit = super::session::BODY_BYTES_MAX as u64 + 1;
+    let limit = BODY_BYTES_MAX as u64 + 1;
     std::io::stdin()
         .take(limit)
         .read_to_string(&mut text)
         .map_err(|e| Failure::refused("stdin", format!("stdin is no UTF-8 text: {e}")))?;
+    if text.len() > BODY_BYTES_MAX {
+        let what = format!("stdin has more than {BODY_BYTES_MAX} bytes, which is the limit of a whole request");
+        return Err(Failure::refused("too-large", what).fact("limit", BODY_BYTES_MAX));
+    }
     Ok(text)
 }
 
