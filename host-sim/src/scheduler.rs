@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use tokio::runtime;
 use tokio::sync::{broadcast, watch};
+use tokio::task::AbortHandle;
 
 use self::instances::{Instances, Next, Ticket};
 use self::sweeper::Sweeper;
@@ -70,11 +71,28 @@ impl Scheduler {
 
     /// Sees to it that an instance runs now, or once more after the run under way; that run is told the signal.
     pub(crate) fn submit(&self, work: Work) {
-        let mut state = self.0.lock();
-        if state.closed || state.instances.offer(&work) {
-            return;
+        let ticket = {
+            let mut state = self.0.lock();
+            if state.closed || state.instances.offer(&work) {
+                return;
+            }
+            state.instances.begin(&work.instance)
+        };
+        // Not under the lock: on a runtime that is shutting down, a task is dropped where it is spawned, and its
+        // place with it.
+        let place = Place {
+            inner: self.0.clone(),
+            ticket: ticket.clone(),
+        };
+        let task = self.0.runtime.spawn(drive(place, work)).abort_handle();
+        let closed = {
+            let mut state = self.0.lock();
+            state.instances.set_task(&ticket, task.clone());
+            state.closed
+        };
+        if closed {
+            task.abort();
         }
-        self.start(&mut state, work);
     }
 
     /// Waits until nothing is active or due; see [`crate::host::Host::settled`].
@@ -88,10 +106,17 @@ impl Scheduler {
 
     /// Drops all runs and starts no more.
     pub(crate) fn close(&self) {
-        let mut state = self.0.lock();
-        state.closed = true;
-        state.instances.abort();
-        state.sweeper.abort();
+        let tasks: Vec<_> = {
+            let mut state = self.0.lock();
+            state.closed = true;
+            state
+                .instances
+                .tasks()
+                .chain(state.sweeper.tasks())
+                .collect()
+        };
+        // Not under the lock: an aborted task may end right here, and give up its place.
+        tasks.iter().for_each(AbortHandle::abort);
     }
 
     /// Waits until all runs are gone.
@@ -109,18 +134,6 @@ impl Scheduler {
             // The sender lives as long as `self`.
             let _ = changed.changed().await;
         }
-    }
-
-    /// Starts the task of an instance that has none.
-    fn start(&self, state: &mut State, work: Work) {
-        let ticket = state.instances.ticket(&work.instance);
-        // Made here and not in the task, which may be dropped before it begins.
-        let place = Place {
-            inner: self.0.clone(),
-            ticket: ticket.clone(),
-        };
-        let task = self.0.runtime.spawn(drive(place, work));
-        state.instances.insert(ticket, task.abort_handle());
     }
 }
 

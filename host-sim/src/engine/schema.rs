@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn tells_at_most_sixteen() {
-        let value = serde_json::to_string(&[0; 100]).unwrap();
+        let value = serde_json::to_string(&vec![0; 100]).unwrap();
         assert_eq!(paths(r#"{"items":{"type":"string"}}"#, &value).len(), 16);
     }
 

@@ -46,7 +46,7 @@ pub(super) enum Next {
 
 struct Entry {
     number: u64,
-    task: AbortHandle,
+    task: Option<AbortHandle>,
     phase: Phase,
     /// What was asked for since the last run began.
     asked: Option<Work>,
@@ -85,29 +85,33 @@ impl Instances {
             .is_some_and(|entry| matches!(entry.phase, Phase::Running { .. }))
     }
 
-    /// A ticket for a new stay.
-    pub(super) fn ticket(&mut self, instance: &str) -> Ticket {
+    /// Begins a stay of an instance that has none. It counts as running; its task is to be set.
+    pub(super) fn begin(&mut self, instance: &str) -> Ticket {
         self.tickets += 1;
-        Ticket {
-            instance: instance.to_owned(),
-            number: self.tickets,
-        }
-    }
-
-    /// Begins a stay.
-    pub(super) fn insert(&mut self, ticket: Ticket, task: AbortHandle) {
+        let number = self.tickets;
         let phase = Phase::Running {
             signals: Arc::default(),
         };
         let entry = Entry {
-            number: ticket.number,
-            task,
+            number,
+            task: None,
             phase,
             asked: None,
             failures: 0,
             hurried: 0,
         };
-        self.entries.insert(ticket.instance, entry);
+        self.entries.insert(instance.to_owned(), entry);
+        Ticket {
+            instance: instance.to_owned(),
+            number,
+        }
+    }
+
+    /// Sets the task of a stay, if it is not over yet.
+    pub(super) fn set_task(&mut self, ticket: &Ticket, task: AbortHandle) {
+        if let Some(entry) = self.find(ticket) {
+            entry.task = Some(task);
+        }
     }
 
     /// Ends a stay.
@@ -209,9 +213,9 @@ impl Instances {
         self.entries.is_empty()
     }
 
-    /// Aborts all tasks; each ends its own stay.
-    pub(super) fn abort(&self) {
-        self.entries.values().for_each(|entry| entry.task.abort());
+    /// The tasks of all stays; an aborted one ends its own stay.
+    pub(super) fn tasks(&self) -> impl Iterator<Item = AbortHandle> {
+        self.entries.values().filter_map(|entry| entry.task.clone())
     }
 
     fn find(&mut self, ticket: &Ticket) -> Option<&mut Entry> {

@@ -18,20 +18,18 @@ const TRIES_MAX: u32 = 8;
 #[derive(Default)]
 pub(super) struct Sweeper {
     wanted: bool,
-    active: Option<AbortHandle>,
+    active: bool,
+    task: Option<AbortHandle>,
     periodic: Option<AbortHandle>,
 }
 
 impl Sweeper {
     pub(super) fn is_active(&self) -> bool {
-        self.active.is_some()
+        self.active
     }
 
-    pub(super) fn abort(&self) {
-        self.active
-            .iter()
-            .chain(&self.periodic)
-            .for_each(AbortHandle::abort);
+    pub(super) fn tasks(&self) -> impl Iterator<Item = AbortHandle> {
+        self.task.iter().chain(&self.periodic).cloned()
     }
 }
 
@@ -63,15 +61,27 @@ impl Scheduler {
 
     /// Sweeps in the background. Asked for twice before it has begun, it is done once.
     pub(crate) fn sweep_soon(&self) {
-        let mut state = self.0.lock();
-        if state.closed {
-            return;
+        {
+            let mut state = self.0.lock();
+            if state.closed {
+                return;
+            }
+            state.sweeper.wanted = true;
+            if std::mem::replace(&mut state.sweeper.active, true) {
+                return;
+            }
         }
-        state.sweeper.wanted = true;
-        if state.sweeper.active.is_none() {
-            let end = End(self.0.clone());
-            let task = self.0.runtime.spawn(sweep_while_wanted(self.clone(), end));
-            state.sweeper.active = Some(task.abort_handle());
+        // Not under the lock, for the reason given in `submit`.
+        let end = End(self.0.clone());
+        let sweep = sweep_while_wanted(self.clone(), end);
+        let task = self.0.runtime.spawn(sweep).abort_handle();
+        let closed = {
+            let mut state = self.0.lock();
+            state.sweeper.task = Some(task.clone());
+            state.closed
+        };
+        if closed {
+            task.abort();
         }
     }
 
@@ -146,7 +156,7 @@ impl End {
         let mut state = self.0.lock();
         let wanted = std::mem::take(&mut state.sweeper.wanted);
         if !wanted {
-            state.sweeper.active = None;
+            state.sweeper.active = false;
         }
         wanted
     }
@@ -154,7 +164,7 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.0.lock().sweeper.active = None;
+        self.0.lock().sweeper.active = false;
         self.0.changed.send_replace(());
     }
 }
