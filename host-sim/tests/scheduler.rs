@@ -69,6 +69,7 @@ async fn a_signal_ends_a_wait_for_the_clock() {
     kit.work("a").await;
     kit.seen.expect("a: began").await;
     kit.tools.order("a", "wait-clock");
+    kit.seen.expect("tool tells").await;
     kit.work("a cancel").await;
     kit.seen
         .expect(&format!("a: {START}, [Signal::Cancel]"))
@@ -88,6 +89,7 @@ async fn a_signal_stays_until_it_is_taken_and_is_for_one_run() {
     kit.tools.order("a", "idle");
     kit.seen.expect("a: began").await;
     kit.tools.order("a", "wait-clock 7");
+    kit.seen.expect("tool tells").await;
     kit.seen.expect(&format!("a: {START}, []")).await;
 }
 

@@ -111,6 +111,7 @@ impl Tools for ScriptTools {
             "gate",
             "hang",
             "hung",
+            "tell",
             "panic",
             "not-blocks",
             "too-large",
@@ -136,6 +137,10 @@ impl Tools for ScriptTools {
                 Reply::text(order.expect("kept open"))
             }
             "say" => Reply::text(call.effect_key),
+            "tell" => {
+                self.tell.send("tool tells".into()).unwrap();
+                Reply::text("told")
+            }
             "meet" => {
                 self.barrier.wait().await;
                 Reply::text("met")
