@@ -43,35 +43,16 @@ fn component() -> Result<PathBuf, String> {
     for input in ["src", "wit", "Cargo.toml", "Cargo.lock"] {
         println!("cargo:rerun-if-changed={}", root.join(input).display());
     }
-    if !root.join("src/component").exists() {
-        // The guest is not there yet: the host builds, and says that what it embeds is no component.
-        let file = Path::new(&var("OUT_DIR")?).join("none.wasm");
-        std::fs::write(&file, []).map_err(|error| error.to_string())?;
-        return Ok(file);
-    }
     require_target()?;
     let target_dir = Path::new(&var("OUT_DIR")?).join("component");
     let mut cargo = clean(&var("CARGO")?);
     cargo
-        .args([
-            "rustc",
-            "--package",
-            "writ",
-            "--lib",
-            "--crate-type",
-            "cdylib",
-            "--release",
-            "--target",
-            TARGET,
-        ])
+        .args(["rustc", "--package", "writ", "--lib", "--crate-type", "cdylib", "--release", "--target", TARGET])
         .arg("--manifest-path")
         .arg(root.join("Cargo.toml"))
         // A folder of its own: the outer cargo holds the lock of the other.
         .env("CARGO_TARGET_DIR", &target_dir);
-    run(
-        &mut cargo,
-        "the component could not be built; see the errors above",
-    )?;
+    run(&mut cargo, "the component could not be built; see the errors above")?;
     Ok(target_dir.join(TARGET).join("release").join("writ.wasm"))
 }
 
@@ -81,16 +62,13 @@ fn require_target() -> Result<(), String> {
         return Ok(());
     }
     println!("cargo:warning=the target {TARGET} is missing: running `rustup target add {TARGET}`");
-    let advice =
-        format!("the target {TARGET} is missing; run `rustup target add {TARGET}` and build again");
+    let advice = format!("the target {TARGET} is missing; run `rustup target add {TARGET}` and build again");
     run(clean("rustup").args(["target", "add", TARGET]), &advice)?;
     if has_target()? { Ok(()) } else { Err(advice) }
 }
 
 fn has_target() -> Result<bool, String> {
-    let output = clean(&var("RUSTC")?)
-        .args(["--print", "target-libdir", "--target", TARGET])
-        .output();
+    let output = clean(&var("RUSTC")?).args(["--print", "target-libdir", "--target", TARGET]).output();
     let output = output.map_err(|error| format!("cannot run rustc: {error}"))?;
     let folder = String::from_utf8_lossy(&output.stdout);
     Ok(output.status.success() && Path::new(folder.trim()).is_dir())

@@ -106,24 +106,12 @@ impl FaultDisk {
     /// written before the last successful flush, and nothing else.
     pub fn after_power_loss(&self) -> Self {
         let durable = self.lock().durable.clone();
-        let disk = Disk {
-            live: durable.clone(),
-            durable,
-            ..Disk::default()
-        };
-        Self {
-            shared: Arc::new(Shared {
-                disk: Mutex::new(disk),
-                changed: Condvar::new(),
-            }),
-        }
+        let disk = Disk { live: durable.clone(), durable, ..Disk::default() };
+        Self { shared: Arc::new(Shared { disk: Mutex::new(disk), changed: Condvar::new() }) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Disk> {
-        self.shared
-            .disk
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -131,11 +119,7 @@ impl FaultDisk {
         while disk.permits == Some(0) {
             disk.held = true;
             self.shared.changed.notify_all();
-            disk = self
-                .shared
-                .changed
-                .wait(disk)
-                .unwrap_or_else(PoisonError::into_inner);
+            disk = self.shared.changed.wait(disk).unwrap_or_else(PoisonError::into_inner);
         }
         disk.permits = disk.permits.map(|permits| permits.saturating_sub(1));
         match disk.sync_fails_after {
@@ -174,11 +158,7 @@ impl HeldSyncs {
     /// When none has come within [`HELD_WAIT_MAX`]: the store under test flushes less than the test expects.
     pub fn wait(&self) {
         let disk = self.disk.lock();
-        let waited = self
-            .disk
-            .shared
-            .changed
-            .wait_timeout_while(disk, HELD_WAIT_MAX, |disk| !disk.held);
+        let waited = self.disk.shared.changed.wait_timeout_while(disk, HELD_WAIT_MAX, |disk| !disk.held);
         let (_disk, end) = waited.unwrap_or_else(PoisonError::into_inner);
         assert!(!end.timed_out(), "no flush came to be held");
     }
@@ -215,9 +195,7 @@ impl StorageBackend for FaultBackend {
             return Err(fault("reading"));
         }
         let start = index(offset)?;
-        let from = start
-            .checked_add(out.len())
-            .and_then(|end| disk.live.get(start..end));
+        let from = start.checked_add(out.len()).and_then(|end| disk.live.get(start..end));
         out.copy_from_slice(from.ok_or_else(out_of_range)?);
         Ok(())
     }
@@ -234,9 +212,7 @@ impl StorageBackend for FaultBackend {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut disk = self.disk.lock();
         let start = index(offset)?;
-        let to = start
-            .checked_add(data.len())
-            .and_then(|end| disk.live.get_mut(start..end));
+        let to = start.checked_add(data.len()).and_then(|end| disk.live.get_mut(start..end));
         to.ok_or_else(out_of_range)?.copy_from_slice(data);
         Ok(())
     }

@@ -38,20 +38,11 @@ async fn nothing_is_said_or_shown_before_the_flush() {
         let mut loser = start(&store, Some("elsewhere"), "x");
         // Whatever a reader does meanwhile, it sees what was flushed, and does not wait for the flush.
         assert_eq!(value(&store).await, now, "flush {round}");
-        assert_eq!(
-            store.dump().await.unwrap(),
-            [("p/0/g".to_owned(), now.into_bytes())]
-        );
-        assert!(
-            !winner.is_answered() && !loser.is_answered(),
-            "answered before flush {round}"
-        );
+        assert_eq!(store.dump().await.unwrap(), [("p/0/g".to_owned(), now.into_bytes())]);
+        assert!(!winner.is_answered() && !loser.is_answered(), "answered before flush {round}");
         drop(held);
         assert_eq!(winner.0.await, Ok(Outcome::Committed));
-        assert_eq!(
-            loser.0.await,
-            Ok(Outcome::Stale(Some(next.clone().into_bytes())))
-        );
+        assert_eq!(loser.0.await, Ok(Outcome::Stale(Some(next.clone().into_bytes()))));
         assert_eq!(value(&store).await, next);
     }
 }
@@ -82,17 +73,12 @@ async fn what_was_acknowledged_survives_a_power_loss() {
         commit(&store, None, "1").await;
         disk.fail_sync_after(failing);
         disk.fail_opens(true);
-        let outcome = store
-            .commit(guard(Some("1")), vec![put("p/0/g", "2"), put("p/0/a", "2")])
-            .await;
+        let outcome = store.commit(guard(Some("1")), vec![put("p/0/g", "2"), put("p/0/a", "2")]).await;
         // Before the store is dropped: closing it would flush.
         let lost = disk.after_power_loss();
         let store = reopen(&lost);
         let expected = if failing < FLUSHES {
-            assert!(
-                matches!(outcome, Err(StoreError::Unknown(_))),
-                "{outcome:?}"
-            );
+            assert!(matches!(outcome, Err(StoreError::Unknown(_))), "{outcome:?}");
             "1"
         } else {
             assert_eq!(outcome, Ok(Outcome::Committed));
@@ -115,33 +101,20 @@ async fn a_failed_flush_makes_its_batch_unknown_and_the_store_goes_on() {
         let opens = disk.opens();
         let lost = Arc::new(AtomicU32::new(0));
         // Queued in this order behind the blocker, and so one batch.
-        let batch = [
-            start(&store, Some("1"), "2"),
-            start(&store, Some("2"), "3"),
-            start(&store, Some("0"), "4"),
-        ];
-        store
-            .append_later(guard(Some("3")), vec![put("p/0/j", "1")], lost.clone())
-            .await;
+        let batch = [start(&store, Some("1"), "2"), start(&store, Some("2"), "3"), start(&store, Some("0"), "4")];
+        store.append_later(guard(Some("3")), vec![put("p/0/j", "1")], lost.clone()).await;
         disk.fail_sync_after(FLUSHES + failing);
         drop(held);
         assert_eq!(blocker.0.await, Ok(Outcome::Committed));
         for commit in batch {
             let outcome = commit.0.await;
-            assert!(
-                matches!(outcome, Err(StoreError::Unknown(_))),
-                "{outcome:?}"
-            );
+            assert!(matches!(outcome, Err(StoreError::Unknown(_))), "{outcome:?}");
         }
         store.flush().await;
         assert_eq!(lost.load(Ordering::SeqCst), 1);
         assert_eq!(disk.opens(), opens + 1, "the database was opened again");
         let now = value(&store).await;
-        let journal = store
-            .get_many(vec!["p/0/j".to_owned()])
-            .await
-            .unwrap()
-            .remove(0);
+        let journal = store.get_many(vec!["p/0/j".to_owned()]).await.unwrap().remove(0);
         match now.as_str() {
             "1" => assert_eq!(journal, None),
             "3" => assert_eq!(journal, Some(b"1".to_vec())),
@@ -163,24 +136,13 @@ async fn a_store_that_can_not_be_reopened_is_unavailable_until_it_can() {
     disk.fail_opens(true);
     disk.fail_sync_after(0);
     let outcome = replace(&store, Some("1"), "2").await;
-    assert!(
-        matches!(outcome, Err(StoreError::Unknown(_))),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome, Err(StoreError::Unknown(_))), "{outcome:?}");
     let outcome = replace(&store, Some("1"), "2").await;
-    assert!(
-        matches!(outcome, Err(StoreError::Unavailable(_))),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
     let values = store.get_many(vec!["p/0/g".to_owned()]).await;
-    assert!(
-        matches!(values, Err(StoreError::Unavailable(_))),
-        "{values:?}"
-    );
+    assert!(matches!(values, Err(StoreError::Unavailable(_))), "{values:?}");
     let lost = Arc::new(AtomicU32::new(0));
-    store
-        .append_later(guard(Some("1")), vec![put("p/0/j", "1")], lost.clone())
-        .await;
+    store.append_later(guard(Some("1")), vec![put("p/0/j", "1")], lost.clone()).await;
     store.flush().await;
     assert_eq!(lost.load(Ordering::SeqCst), 1);
     disk.heal();
@@ -199,10 +161,7 @@ async fn a_failed_read_is_unavailable_and_the_next_request_is_served() {
         commit(&store, None, "1").await;
         disk.fail_reads(true);
         let values = store.get_many(vec!["p/0/g".to_owned()]).await;
-        assert!(
-            matches!(values, Err(StoreError::Unavailable(_))),
-            "{values:?}"
-        );
+        assert!(matches!(values, Err(StoreError::Unavailable(_))), "{values:?}");
         disk.fail_reads(false);
         if read_next {
             assert_eq!(value(&store).await, "1");
@@ -220,19 +179,13 @@ async fn many_commits_share_few_flushes() {
     commit(&store, None, "0").await;
     let before = disk.syncs();
     let (held, blocker) = block(&disk, &store);
-    let waiting: Vec<_> = (0..COMMITS)
-        .map(|n| start_write(&store, &format!("p/1/{n}")))
-        .collect();
+    let waiting: Vec<_> = (0..COMMITS).map(|n| start_write(&store, &format!("p/1/{n}"))).collect();
     drop(held);
     assert_eq!(blocker.0.await, Ok(Outcome::Committed));
     for commit in waiting {
         assert_eq!(commit.0.await, Ok(Outcome::Committed));
     }
-    assert_eq!(
-        disk.syncs() - before,
-        2 * FLUSHES,
-        "one batch for the blocker, one for all others"
-    );
+    assert_eq!(disk.syncs() - before, 2 * FLUSHES, "one batch for the blocker, one for all others");
     assert_eq!(store.count().await, Ok(COMMITS as u64 + 1));
 }
 
@@ -243,19 +196,13 @@ async fn a_batch_is_bounded() {
     commit(&store, None, "0").await;
     let before = disk.syncs();
     let (held, blocker) = block(&disk, &store);
-    let waiting: Vec<_> = (0..=BATCH_REQUESTS_MAX)
-        .map(|n| start_write(&store, &format!("p/1/{n}")))
-        .collect();
+    let waiting: Vec<_> = (0..=BATCH_REQUESTS_MAX).map(|n| start_write(&store, &format!("p/1/{n}"))).collect();
     drop(held);
     assert_eq!(blocker.0.await, Ok(Outcome::Committed));
     for commit in waiting {
         assert_eq!(commit.0.await, Ok(Outcome::Committed));
     }
-    assert_eq!(
-        disk.syncs() - before,
-        3 * FLUSHES,
-        "one for the blocker, one full batch, one of a single commit"
-    );
+    assert_eq!(disk.syncs() - before, 3 * FLUSHES, "one for the blocker, one full batch, one of a single commit");
 }
 
 /// The journal can't fill the memory while a disk is slow, and it never waits.
@@ -266,22 +213,14 @@ async fn appends_over_the_backlog_are_lost_and_counted() {
     let (held, blocker) = block(&disk, &store);
     let lost = Arc::new(AtomicU32::new(0));
     for n in 0..LATER_CALLS_MAX + 3 {
-        store
-            .append_later(
-                guard(Some("1")),
-                vec![put(&format!("p/0/j/{n}"), "1")],
-                lost.clone(),
-            )
-            .await;
+        store.append_later(guard(Some("1")), vec![put(&format!("p/0/j/{n}"), "1")], lost.clone()).await;
     }
     assert_eq!(lost.load(Ordering::SeqCst), 3);
     drop(held);
     assert_eq!(blocker.0.await, Ok(Outcome::Committed));
     store.flush().await;
     assert_eq!(store.count().await, Ok(LATER_CALLS_MAX as u64 + 1));
-    store
-        .append_later(guard(Some("1")), vec![put("p/0/j/more", "1")], lost.clone())
-        .await;
+    store.append_later(guard(Some("1")), vec![put("p/0/j/more", "1")], lost.clone()).await;
     store.flush().await;
     assert_eq!(lost.load(Ordering::SeqCst), 3, "there is room again");
 }
@@ -292,9 +231,6 @@ async fn a_commit_that_changes_nothing_flushes_nothing() {
     let (disk, store) = simulated().await;
     commit(&store, None, "1").await;
     let before = disk.syncs();
-    assert_eq!(
-        replace(&store, None, "2").await,
-        Ok(Outcome::Stale(Some(b"1".to_vec())))
-    );
+    assert_eq!(replace(&store, None, "2").await, Ok(Outcome::Stale(Some(b"1".to_vec()))));
     assert_eq!(disk.syncs(), before);
 }

@@ -30,16 +30,8 @@ async fn simulated() -> (FaultDisk, RedbStore) {
     let store = reopen(&disk);
     for n in 0..3 {
         let key = format!("host/grown/{n}");
-        let guard = Guard {
-            key: key.clone(),
-            expect: None,
-        };
-        assert_eq!(
-            store
-                .commit(guard, vec![put(&key, vec![0; VALUE_BYTES_MAX])])
-                .await,
-            Ok(Outcome::Committed)
-        );
+        let guard = Guard { key: key.clone(), expect: None };
+        assert_eq!(store.commit(guard, vec![put(&key, vec![0; VALUE_BYTES_MAX])]).await, Ok(Outcome::Committed));
     }
     (disk, store)
 }
@@ -54,12 +46,7 @@ struct Started<'s>(Pin<Box<dyn Future<Output = Result<Outcome, StoreError>> + Se
 
 impl Started<'_> {
     fn is_answered(&mut self) -> bool {
-        matches!(
-            self.0
-                .as_mut()
-                .poll(&mut Context::from_waker(Waker::noop())),
-            Poll::Ready(_)
-        )
+        matches!(self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(_))
     }
 }
 
@@ -70,18 +57,10 @@ fn start<'s>(store: &'s RedbStore, expect: Option<&str>, next: &str) -> Started<
 
 /// Sends a commit that makes a key, with the key as its own guard.
 fn start_write<'s>(store: &'s RedbStore, key: &str) -> Started<'s> {
-    send(store.commit(
-        Guard {
-            key: key.to_owned(),
-            expect: None,
-        },
-        vec![put(key, "1")],
-    ))
+    send(store.commit(Guard { key: key.to_owned(), expect: None }, vec![put(key, "1")]))
 }
 
-fn send<'s>(
-    commit: Pin<Box<dyn Future<Output = Result<Outcome, StoreError>> + Send + 's>>,
-) -> Started<'s> {
+fn send<'s>(commit: Pin<Box<dyn Future<Output = Result<Outcome, StoreError>> + Send + 's>>) -> Started<'s> {
     let mut started = Started(commit);
     assert!(!started.is_answered(), "answered at once");
     started
@@ -95,11 +74,7 @@ fn block<'s>(disk: &FaultDisk, store: &'s RedbStore) -> (HeldSyncs, Started<'s>)
     (held, blocker)
 }
 
-async fn replace(
-    store: &RedbStore,
-    expect: Option<&str>,
-    next: &str,
-) -> Result<Outcome, StoreError> {
+async fn replace(store: &RedbStore, expect: Option<&str>, next: &str) -> Result<Outcome, StoreError> {
     store.commit(guard(expect), vec![put("p/0/g", next)]).await
 }
 
@@ -108,24 +83,14 @@ async fn commit(store: &RedbStore, expect: Option<&str>, next: &str) {
 }
 
 async fn value(store: &RedbStore) -> String {
-    let value = store
-        .get_many(vec!["p/0/g".to_owned()])
-        .await
-        .unwrap()
-        .remove(0);
+    let value = store.get_many(vec!["p/0/g".to_owned()]).await.unwrap().remove(0);
     String::from_utf8(value.unwrap()).unwrap()
 }
 
 fn guard(expect: Option<&str>) -> Guard {
-    Guard {
-        key: "p/0/g".to_owned(),
-        expect: expect.map(|text| text.as_bytes().to_vec()),
-    }
+    Guard { key: "p/0/g".to_owned(), expect: expect.map(|text| text.as_bytes().to_vec()) }
 }
 
 fn put(key: &str, value: impl Into<Vec<u8>>) -> Write {
-    Write {
-        key: key.to_owned(),
-        value: Some(value.into()),
-    }
+    Write { key: key.to_owned(), value: Some(value.into()) }
 }
