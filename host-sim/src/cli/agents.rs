@@ -11,7 +11,7 @@ use super::table;
 use super::table::Column;
 use super::table::Kind;
 
-/// Arguments of `writ agents`.
+/// List the agents of the component.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

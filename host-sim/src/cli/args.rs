@@ -81,32 +81,20 @@ pub struct Global {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
+#[allow(missing_docs, reason = "a command's help text is the doc comment of its arguments")]
 pub enum Command {
-    /// Show the story in a minute: a crash in the middle of a tool call, and what is left of it.
     Demo(DemoArgs),
-    /// Submit one message and print the reply.
     Run(RunArgs),
-    /// Talk with an agent in the terminal, durably.
     Chat(ChatArgs),
-    /// Play a recorded session back through the runtime and compare the transcripts.
     Replay(ReplayArgs),
-    /// Write a thread as JSON Lines.
     Export(ExportArgs),
-    /// Make a thread of an exported file.
     Import(ImportArgs),
-    /// Show threads, submissions and messages.
     Inspect(InspectArgs),
-    /// Show every stored fact about a submission, and what a restart would do with it.
     Explain(ExplainArgs),
-    /// Check the invariants over a store, or an exported file.
     Check(CheckArgs),
-    /// Copy the first messages of a thread into a new one.
     Fork(ForkArgs),
-    /// Delete a thread and all it holds.
     Delete(DeleteArgs),
-    /// Ask a submission to stop, durably.
     Cancel(CancelArgs),
-    /// List the agents of the component.
     Agents(AgentsArgs),
     /// The child process of `writ demo`.
     #[command(name = "__demo-host", hide = true)]

@@ -9,7 +9,7 @@ use super::names::SubmissionId;
 use super::open;
 use super::out::Out;
 
-/// Arguments of `writ cancel`.
+/// Ask a submission to stop, durably.
 ///
 /// The wish is stored before the command says so, and taken at once when nothing else holds the thread. A submission
 /// that has settled keeps its outcome.

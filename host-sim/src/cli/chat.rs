@@ -27,7 +27,7 @@ use super::stream::Stream;
 /// How many messages of an existing thread are shown at the start.
 const SHOWN_MESSAGES: u64 = 6;
 
-/// Arguments of `writ chat`.
+/// Talk with an agent in the terminal, durably.
 ///
 /// Every message is a submission of its own: accepted durably, its id on stderr before the first word of the answer.
 /// Come back with the same thread name; what was interrupted goes on.

@@ -23,7 +23,7 @@ use super::runtime::Audit;
 use super::runtime::Finding;
 use super::session::Session;
 
-/// Arguments of `writ check`.
+/// Check the invariants over a store, or an exported file.
 ///
 /// Over a store: the component's own audit of every invariant (I1 to I16 of the design), and the count of keys: every
 /// key in the store must belong to something, or it has leaked. Over a file: it parses, its numbers fit, and every

@@ -10,7 +10,7 @@ use super::names::Thread;
 use super::open;
 use super::out::Out;
 
-/// Arguments of `writ delete`.
+/// Delete a thread and all it holds.
 ///
 /// Messages, submissions and events of the thread go, and unfinished work in it is aborted. There is no way back:
 /// `writ export` first if in doubt.

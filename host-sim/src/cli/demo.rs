@@ -32,7 +32,7 @@ use super::spans;
 /// How long the child may take for a step before the demo gives up.
 const STEP_MAX: Duration = Duration::from_secs(60);
 
-/// Arguments of `writ demo`.
+/// Show the story in a minute: a crash in the middle of a tool call, and what is left of it.
 ///
 /// A child process accepts a request, begins a tool call and is killed with SIGKILL in the middle of it. Another one
 /// takes up the same folder. Then the same request comes again, and another one under its name, and everything that is

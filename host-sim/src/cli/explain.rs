@@ -18,7 +18,7 @@ use super::time;
 /// Fields that hold a time.
 const TIMES: [&str; 5] = ["at", "created", "deadline", "due", "settled"];
 
-/// Arguments of `writ explain`.
+/// Show every stored fact about a submission, and what a restart would do with it.
 ///
 /// The component itself answers, from what is stored and from nothing else: state, reason, each fact with the key that
 /// holds it, and the rule that a restart would apply to it now. Nothing is run.

@@ -20,7 +20,7 @@ use super::progress::Progress;
 use super::session::PAGE_MESSAGES;
 use super::session::Session;
 
-/// Arguments of `writ export`.
+/// Write a thread as JSON Lines.
 ///
 /// The file is a `session` line and then every message, each exactly as it is stored. `writ import`, `writ check` and
 /// `writ replay` read it. Nothing is run, nothing is written to the store.

@@ -15,7 +15,7 @@ use super::open;
 use super::out::Out;
 use super::record::Record;
 
-/// Arguments of `writ fork`.
+/// Copy the first messages of a thread into a new one.
 ///
 /// Messages are copied, nothing else: no open work, no waiting input. A call is never parted from its results.
 #[derive(Args, Debug)]

@@ -27,7 +27,7 @@ const PAGE_MESSAGES_MAX: usize = 48;
 /// What a page has besides its messages: `{"messages":[` and `]}`.
 const FRAME_BYTES: usize = 15;
 
-/// Arguments of `writ import`.
+/// Make a thread of an exported file.
 ///
 /// The thread appears whole, with the last page, or not at all. A killed import goes on where it was when the same
 /// command is given again. `writ export` of the result gives the same bytes.

@@ -24,7 +24,9 @@ use super::table;
 use super::table::Column;
 use super::table::Kind;
 
-/// Arguments of `writ inspect`. Nothing is run and nothing is written.
+/// Show threads, submissions and messages.
+///
+/// Nothing is run and nothing is written.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -38,7 +38,7 @@ use crate::tools::replay::ReplayTools;
 /// A ceiling that no recording reaches, and that JSON keeps exactly.
 const NO_LIMIT: u64 = 1 << 50;
 
-/// Arguments of `writ replay`.
+/// Play a recorded session back through the runtime and compare the transcripts.
 ///
 /// Every user message of the recording is submitted, the model's answers and the tools' results come from the
 /// recording, and the transcript that is then stored is compared with it. Equal means: the same messages in the same

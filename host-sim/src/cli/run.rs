@@ -23,7 +23,7 @@ use super::session::BODY_BYTES_MAX;
 use super::session::Session;
 use super::spans;
 
-/// Arguments of `writ run`.
+/// Submit one message and print the reply.
 ///
 /// stdout has the reply and nothing else. The id is on stderr before the first word of it, so that a killed command
 /// leaves the name of what it began. The same id with the same message gives the same outcome, without a second run.
