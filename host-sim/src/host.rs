@@ -10,7 +10,7 @@ use tokio::sync::broadcast;
 use self::calls::Calls;
 use crate::clock::Clock;
 use crate::data::{AuditPage, AuditReport, FeedPage, LogLine, PendingPage, Published, Request, Response};
-use crate::engine::{ComponentSource, Engine, EngineError, Handles};
+use crate::engine::{ComponentSource, Engine, EngineError, Handles, Hook};
 use crate::error::HostError;
 use crate::limits::HostLimits;
 use crate::model::Model;
@@ -66,11 +66,20 @@ impl Host {
 
     /// A host with a component that is loaded already. Hosts with the same engine share its pool of sessions.
     pub fn with_engine(engine: Engine, parts: Parts) -> Self {
+        Self::assemble(engine, parts, None)
+    }
+
+    /// A host whose component is watched, and stopped, by a hook: for tests of crashes.
+    pub fn with_hook(engine: Engine, parts: Parts, hook: Arc<dyn Hook>) -> Self {
+        Self::assemble(engine, parts, Some(hook))
+    }
+
+    fn assemble(engine: Engine, parts: Parts, hook: Option<Arc<dyn Hook>>) -> Self {
         let Parts { component: _, store, model, tools, clock, settings, limits } = parts;
         let (events, _) = broadcast::channel(BACKLOG);
         let (log, _) = broadcast::channel(BACKLOG);
         let (settings, limits) = (Arc::new(settings), Arc::new(limits));
-        let handles = Handles { store, model, tools, clock, settings, events, log, limits };
+        let handles = Handles { store, model, tools, clock, settings, events, log, limits, hook };
         let calls = Arc::new(Calls::new(engine, handles.clone()));
         let scheduler = Scheduler::new(calls.clone(), &handles);
         Self(Arc::new(Inner { calls, scheduler }))

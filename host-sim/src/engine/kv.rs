@@ -7,6 +7,7 @@ use wasmtime::component::Resource;
 
 use super::bindings::writ::runtime::kv::{Error, Guard, Host, HostStore, Limits, Outcome, Write};
 use super::guard::guarded;
+use super::hook::{End, Import};
 use super::state::State;
 use crate::store::{self, StoreError};
 
@@ -24,7 +25,13 @@ pub struct StoreHandle {
 
 impl Host for State {
     async fn open(&mut self) -> wasmtime::Result<Result<Resource<StoreHandle>, Error>> {
-        Ok(Ok(self.table.push(StoreHandle::default())?))
+        let entered = self.enter(Import::KvOpen, String::new).await?;
+        let opened = match &entered.fail {
+            Some(text) => Err(Error::Unavailable(text.clone())),
+            None => Ok(self.table.push(StoreHandle::default())?),
+        };
+        self.leave(entered, || End::of(&opened, |_| String::new())).await?;
+        Ok(opened)
     }
 }
 
@@ -40,7 +47,13 @@ impl HostStore for State {
     }
 
     async fn get(&mut self, _: Resource<StoreHandle>, key: String) -> wasmtime::Result<Result<Option<Vec<u8>>, Error>> {
-        Ok(self.read(vec![key]).await.map(|mut values| values.pop().flatten()))
+        let entered = self.enter(Import::KvGet, || key.clone()).await?;
+        let read = match &entered.fail {
+            Some(text) => Err(Error::Unavailable(text.clone())),
+            None => self.read(vec![key]).await,
+        };
+        self.leave(entered, || End::of(&read, |values| present(values))).await?;
+        Ok(read.map(|mut values| values.pop().flatten()))
     }
 
     async fn get_many(
@@ -48,7 +61,13 @@ impl HostStore for State {
         _: Resource<StoreHandle>,
         keys: Vec<String>,
     ) -> wasmtime::Result<Result<Vec<Option<Vec<u8>>>, Error>> {
-        Ok(self.read(keys).await)
+        let entered = self.enter(Import::KvGetMany, || named(&keys)).await?;
+        let read = match &entered.fail {
+            Some(text) => Err(Error::Unavailable(text.clone())),
+            None => self.read(keys).await,
+        };
+        self.leave(entered, || End::of(&read, |values| present(values))).await?;
+        Ok(read)
     }
 
     async fn commit(
@@ -57,16 +76,15 @@ impl HostStore for State {
         guard: Guard,
         writes: Vec<Write>,
     ) -> wasmtime::Result<Result<Outcome, Error>> {
-        if let Err(error) = check_commit(&guard, &writes) {
-            return Ok(Err(error));
-        }
-        self.waited();
-        let commit = self.handles.store.commit(guard.into(), writes.into_iter().map(Into::into).collect());
-        let result = match guarded(NAME, self.handles.limits.store_ms, commit).await {
-            Ok(result) => result.map(Into::into).map_err(Into::into),
-            // It may be under way still.
-            Err(lapse) => Err(Error::Unknown(lapse.text())),
+        let shown = || format!("guard {}, {} writes", guard.key, writes.len());
+        let entered = self.enter(Import::KvCommit, shown).await?;
+        let mut result = match &entered.fail {
+            Some(text) => Err(Error::Unavailable(text.clone())),
+            None => self.commit(guard, writes).await,
         };
+        if let Some(text) = self.leave(entered, || End::of_commit(&result)).await? {
+            result = Err(Error::Unknown(text));
+        }
         self.uncertain |= matches!(result, Err(Error::Unknown(_)));
         Ok(result)
     }
@@ -77,27 +95,24 @@ impl HostStore for State {
         guard: Guard,
         writes: Vec<Write>,
     ) -> wasmtime::Result<()> {
+        let entered = self.enter_sure(Import::KvAppendLater, || format!("{} writes", writes.len())).await?;
         let lost = self.table.get(&this)?.lost.clone();
-        if check_commit(&guard, &writes).is_err() {
-            lost.fetch_add(1, Ordering::Relaxed);
-            return Ok(());
-        }
-        let writes = writes.into_iter().map(Into::into).collect();
-        let append = self.handles.store.append_later(guard.into(), writes, lost.clone());
-        if guarded(NAME, self.handles.limits.store_ms, append).await.is_err() {
-            lost.fetch_add(1, Ordering::Relaxed);
-        }
+        self.append(guard, writes, lost).await;
+        self.leave(entered, End::done).await?;
         Ok(())
     }
 
     async fn flush(&mut self, this: Resource<StoreHandle>) -> wasmtime::Result<u32> {
+        let entered = self.enter_sure(Import::KvFlush, String::new).await?;
         self.waited();
         let lost = self.table.get(&this)?.lost.clone();
         if guarded(NAME, self.handles.limits.store_ms, self.handles.store.flush()).await.is_err() {
             // Nobody knows how many of the queue are lost: one at least.
             lost.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(lost.swap(0, Ordering::Relaxed))
+        let lost = lost.swap(0, Ordering::Relaxed);
+        self.leave(entered, || End::Answered(format!("{lost} lost"))).await?;
+        Ok(lost)
     }
 
     async fn drop(&mut self, this: Resource<StoreHandle>) -> wasmtime::Result<()> {
@@ -107,6 +122,29 @@ impl HostStore for State {
 }
 
 impl State {
+    async fn commit(&mut self, guard: Guard, writes: Vec<Write>) -> Result<Outcome, Error> {
+        check_commit(&guard, &writes)?;
+        self.waited();
+        let commit = self.handles.store.commit(guard.into(), writes.into_iter().map(Into::into).collect());
+        match guarded(NAME, self.handles.limits.store_ms, commit).await {
+            Ok(result) => result.map(Into::into).map_err(Into::into),
+            // It may be under way still.
+            Err(lapse) => Err(Error::Unknown(lapse.text())),
+        }
+    }
+
+    async fn append(&mut self, guard: Guard, writes: Vec<Write>, lost: Arc<AtomicU32>) {
+        if check_commit(&guard, &writes).is_err() {
+            lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let writes = writes.into_iter().map(Into::into).collect();
+        let append = self.handles.store.append_later(guard.into(), writes, lost.clone());
+        if guarded(NAME, self.handles.limits.store_ms, append).await.is_err() {
+            lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     async fn read(&mut self, keys: Vec<String>) -> Result<Vec<Option<Vec<u8>>>, Error> {
         if keys.len() > store::READ_KEYS_MAX {
             return Err(Error::TooLarge(format!("{} keys, at most {}", keys.len(), store::READ_KEYS_MAX)));
@@ -123,6 +161,20 @@ impl State {
         }
         Ok(values)
     }
+}
+
+/// Keys, for a trace.
+fn named(keys: &[String]) -> String {
+    match keys {
+        [] => "nothing".into(),
+        [only] => only.clone(),
+        [first, .., last] => format!("{} keys, {first} … {last}", keys.len()),
+    }
+}
+
+/// How many values there are, for a trace.
+fn present(values: &[Option<Vec<u8>>]) -> String {
+    format!("{} of {} present", values.iter().flatten().count(), values.len())
 }
 
 fn check_key(key: &str) -> Result<(), Error> {

@@ -5,6 +5,7 @@ mod cache;
 mod config;
 mod convert;
 pub(crate) mod guard;
+mod hook;
 mod kv;
 mod model;
 mod pool;
@@ -25,6 +26,7 @@ use wasmtime::{AsContextMut, Store};
 use self::bindings::exports::writ::runtime::runtime::Guest;
 use self::bindings::{Writ, WritPre};
 use self::convert::Broken;
+pub use self::hook::{After, Before, End, Hook, HostCall, Import, Killed};
 pub(crate) use self::pool::Permit;
 use self::pool::Places;
 pub(crate) use self::signals::Signals;
@@ -123,7 +125,7 @@ impl Engine {
         limit_ms: u64,
         body: impl AsyncFnOnce(&Guest, &mut Store<State>) -> wasmtime::Result<Result<T, Failure>>,
     ) -> Result<T, HostError> {
-        let mut store = state::store(self.pre.engine(), call.handles.clone(), call.signals.clone());
+        let mut store = state::store(self.pre.engine(), call.handles.clone(), call.signals.clone(), export);
         let run = async {
             let instance = self.pre.instantiate_async(store.as_context_mut()).await?;
             body(instance.writ_runtime_runtime(), &mut store).await

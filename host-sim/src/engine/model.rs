@@ -6,6 +6,7 @@ use super::bindings::writ::runtime::model::{
     Description, Error, Event, Host, HostCompletion, Request, StopReason, ToolCall, Transient, Usage,
 };
 use super::guard::{Lapse, guarded};
+use super::hook::{End, Import};
 use super::state::State;
 use crate::model::{self, Completion, ModelError, ModelRequest};
 
@@ -26,26 +27,25 @@ pub struct CompletionHandle {
 
 impl Host for State {
     async fn describe(&mut self, name: String) -> wasmtime::Result<Result<Description, Error>> {
-        self.waited();
-        let describe = self.handles.model.describe(&name);
-        Ok(match guarded(NAME, self.handles.limits.model_start_ms, describe).await {
-            Ok(Ok(found)) => Ok(Description { context_window: found.context_window, max_output: found.max_output }),
-            Ok(Err(error)) => Err(error.into()),
-            Err(lapse) => Err(lapse.into()),
-        })
+        let entered = self.enter(Import::ModelDescribe, || name.clone()).await?;
+        let described = match &entered.fail {
+            Some(text) => Err(injected(text)),
+            None => self.describe_model(name).await,
+        };
+        self.leave(entered, || End::of(&described, |_| String::new())).await?;
+        Ok(described)
     }
 
     async fn start(&mut self, request: Request) -> wasmtime::Result<Result<Resource<CompletionHandle>, Error>> {
-        let bytes = request.system.len() + request.messages.len() + request.tools.len() + request.options.len();
-        if bytes > REQUEST_BYTES_MAX {
-            return Ok(Err(Error::Invalid(format!("a request of {bytes} bytes, at most {REQUEST_BYTES_MAX}"))));
-        }
-        self.waited();
-        let start = self.handles.model.start(request.into());
-        Ok(match guarded(NAME, self.handles.limits.model_start_ms, start).await {
-            Ok(Ok(completion)) => Ok(self.table.push(CompletionHandle { completion: Some(completion) })?),
-            Ok(Err(error)) => Err(error.into()),
-            Err(lapse) => Err(lapse.into()),
+        let entered = self.enter(Import::ModelStart, || format!("turn {}", request.turn)).await?;
+        let started = match &entered.fail {
+            Some(text) => Err(injected(text)),
+            None => self.start_model(request).await,
+        };
+        self.leave(entered, || End::of(&started, |_| String::new())).await?;
+        Ok(match started {
+            Ok(completion) => Ok(self.table.push(CompletionHandle { completion: Some(completion) })?),
+            Err(error) => Err(error),
         })
     }
 }
@@ -56,19 +56,66 @@ impl HostCompletion for State {
         this: Resource<CompletionHandle>,
         max: u32,
     ) -> wasmtime::Result<Result<Vec<Event>, Error>> {
+        let entered = self.enter(Import::ModelNext, String::new).await?;
+        let events = match &entered.fail {
+            Some(text) => Err(injected(text)),
+            None => self.next_events(&this, max.clamp(1, EVENTS_MAX)).await?,
+        };
+        self.leave(entered, || End::of(&events, |events| format!("{} events", events.len()))).await?;
+        Ok(events)
+    }
+
+    async fn drop(&mut self, this: Resource<CompletionHandle>) -> wasmtime::Result<()> {
+        let entered = self.enter_sure(Import::ModelDrop, String::new).await?;
+        self.table.delete(this)?;
+        self.leave(entered, End::done).await?;
+        Ok(())
+    }
+}
+
+impl State {
+    async fn describe_model(&mut self, name: String) -> Result<Description, Error> {
+        self.waited();
+        let describe = self.handles.model.describe(&name);
+        match guarded(NAME, self.handles.limits.model_start_ms, describe).await {
+            Ok(Ok(found)) => Ok(Description { context_window: found.context_window, max_output: found.max_output }),
+            Ok(Err(error)) => Err(error.into()),
+            Err(lapse) => Err(lapse.into()),
+        }
+    }
+
+    async fn start_model(&mut self, request: Request) -> Result<Box<dyn Completion>, Error> {
+        let bytes = request.system.len() + request.messages.len() + request.tools.len() + request.options.len();
+        if bytes > REQUEST_BYTES_MAX {
+            return Err(Error::Invalid(format!("a request of {bytes} bytes, at most {REQUEST_BYTES_MAX}")));
+        }
+        self.waited();
+        let start = self.handles.model.start(request.into());
+        match guarded(NAME, self.handles.limits.model_start_ms, start).await {
+            Ok(Ok(completion)) => Ok(completion),
+            Ok(Err(error)) => Err(error.into()),
+            Err(lapse) => Err(lapse.into()),
+        }
+    }
+
+    async fn next_events(
+        &mut self,
+        this: &Resource<CompletionHandle>,
+        max: u32,
+    ) -> wasmtime::Result<Result<Vec<Event>, Error>> {
         self.waited();
         let limit_ms = self.handles.limits.model_next_ms;
-        let handle = self.table.get_mut(&this)?;
+        let handle = self.table.get_mut(this)?;
         let Some(completion) = &mut handle.completion else {
             return Ok(Err(Error::Unknown("the completion ended with an error before".into())));
         };
         let next = tokio::select! {
             biased;
             () = self.signals.pending() => return Ok(Ok(vec![Event::Signal])),
-            next = guarded(NAME, limit_ms, completion.next(max.clamp(1, EVENTS_MAX))) => next,
+            next = guarded(NAME, limit_ms, completion.next(max)) => next,
         };
         Ok(match next {
-            Ok(Ok(events)) => check_events(events, max.clamp(1, EVENTS_MAX)),
+            Ok(Ok(events)) => check_events(events, max),
             Ok(Err(error)) => Err(error.into()),
             Err(lapse) => {
                 handle.completion = None;
@@ -76,11 +123,11 @@ impl HostCompletion for State {
             }
         })
     }
+}
 
-    async fn drop(&mut self, this: Resource<CompletionHandle>) -> wasmtime::Result<()> {
-        self.table.delete(this)?;
-        Ok(())
-    }
+/// The error of a call that a hook makes fail.
+fn injected(text: &str) -> Error {
+    Error::Transient(Transient { retry_after_ms: None, message: text.to_owned() })
 }
 
 fn check_events(events: Vec<model::Event>, max: u32) -> Result<Vec<Event>, Error> {

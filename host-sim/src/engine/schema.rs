@@ -45,7 +45,8 @@ pub(super) async fn check(schema: String, value: String) -> Result<Vec<Violation
     tokio::time::timeout(CHECK, work).await.unwrap_or_else(|_| Err(late()))
 }
 
-fn check_now(schema: &str, value: &str) -> Result<Vec<Violation>, String> {
+/// [`check`], here and now.
+pub(super) fn check_now(schema: &str, value: &str) -> Result<Vec<Violation>, String> {
     if schema.len() > SCHEMA_BYTES_MAX {
         return Err(format!("a schema of {} bytes, at most {SCHEMA_BYTES_MAX}", schema.len()));
     }

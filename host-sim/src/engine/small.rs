@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::bindings::writ::runtime::{clock, control, events, log, schema, settings};
+use super::hook::{End, Import};
 use super::schema as checker;
 use super::state::State;
 use crate::data::{Level, LogLine, Published, Signal};
@@ -18,10 +19,14 @@ const LOG_BYTES_MAX: usize = 8 << 10;
 
 impl clock::Host for State {
     async fn now(&mut self) -> wasmtime::Result<u64> {
-        Ok(self.handles.clock.now())
+        let entered = self.enter_sure(Import::ClockNow, String::new).await?;
+        let now = self.handles.clock.now();
+        self.leave(entered, || End::Answered(now.to_string())).await?;
+        Ok(now)
     }
 
     async fn wait_until(&mut self, until: u64) -> wasmtime::Result<u64> {
+        let entered = self.enter_sure(Import::ClockWaitUntil, || until.to_string()).await?;
         self.waited();
         let limit = Duration::from_millis(self.handles.limits.wait_ms);
         tokio::select! {
@@ -30,38 +35,55 @@ impl clock::Host for State {
             () = self.handles.clock.wait_until(until) => {}
             () = tokio::time::sleep(limit) => {}
         }
-        Ok(self.handles.clock.now())
+        let now = self.handles.clock.now();
+        self.leave(entered, || End::Answered(now.to_string())).await?;
+        Ok(now)
     }
 
     async fn entropy(&mut self, n: u32) -> wasmtime::Result<Vec<u8>> {
         if !(1..=ENTROPY_BYTES_MAX).contains(&n) {
             return Err(wasmtime::Error::msg(format!("`clock.entropy` of {n} bytes, 1 to {ENTROPY_BYTES_MAX}")));
         }
+        let entered = self.enter_sure(Import::ClockEntropy, || format!("{n} bytes")).await?;
         let mut bytes = vec![0; n as usize];
-        getrandom::fill(&mut bytes).map_err(|error| wasmtime::Error::msg(format!("no randomness: {error}")))?;
+        match &self.probe {
+            Some(probe) => probe.entropy(&mut bytes),
+            None => {
+                getrandom::fill(&mut bytes).map_err(|error| wasmtime::Error::msg(format!("no randomness: {error}")))?;
+            }
+        }
+        self.leave(entered, End::done).await?;
         Ok(bytes)
     }
 }
 
 impl control::Host for State {
     async fn poll(&mut self) -> wasmtime::Result<Vec<control::Signal>> {
-        Ok(self.signals.take().into_iter().map(Into::into).collect())
+        let entered = self.enter_sure(Import::ControlPoll, String::new).await?;
+        let signals = self.signals.take();
+        self.leave(entered, || End::Answered(format!("{signals:?}"))).await?;
+        Ok(signals.into_iter().map(Into::into).collect())
     }
 }
 
 impl events::Host for State {
     async fn publish(&mut self, thread: String, event: String) -> wasmtime::Result<()> {
+        let entered = self.enter_sure(Import::EventsPublish, || event.clone()).await?;
         if thread.len() <= THREAD_BYTES_MAX && event.len() <= EVENT_BYTES_MAX {
             // Nobody may be watching.
             let _ = self.handles.events.send(Published { thread, event });
         }
+        self.leave(entered, End::done).await?;
         Ok(())
     }
 }
 
 impl settings::Host for State {
     async fn get(&mut self, name: String) -> wasmtime::Result<Option<String>> {
-        Ok(self.handles.settings.get(&name).cloned())
+        let entered = self.enter_sure(Import::SettingsGet, || name.clone()).await?;
+        let setting = self.handles.settings.get(&name).cloned();
+        self.leave(entered, End::done).await?;
+        Ok(setting)
     }
 }
 
@@ -71,8 +93,14 @@ impl schema::Host for State {
         schema: String,
         value: String,
     ) -> wasmtime::Result<Result<Vec<schema::Violation>, String>> {
+        let entered = self.enter_sure(Import::SchemaCheck, || value.clone()).await?;
         self.waited();
-        let violations = checker::check(schema, value).await;
+        let violations = match &self.probe {
+            // On this thread: a hooked run must be the same every time.
+            Some(_) => checker::check_now(&schema, &value),
+            None => checker::check(schema, value).await,
+        };
+        self.leave(entered, || End::of(&violations, |all| format!("{} violations", all.len()))).await?;
         let convert = |found: checker::Violation| schema::Violation { path: found.path, message: found.message };
         Ok(violations.map(|all| all.into_iter().map(convert).collect()))
     }
@@ -81,10 +109,12 @@ impl schema::Host for State {
 impl log::Host for State {
     async fn write(&mut self, level: log::Level, mut text: String) -> wasmtime::Result<()> {
         text.truncate(text.floor_char_boundary(LOG_BYTES_MAX));
+        let entered = self.enter_sure(Import::LogWrite, || text.clone()).await?;
         if level == log::Level::Error {
             self.last_error = Some(text.clone());
         }
         let _ = self.handles.log.send(LogLine { level: level.into(), text });
+        self.leave(entered, End::done).await?;
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime::{Engine, Store, StoreLimits, StoreLimitsBuilder, Trap, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
+use super::hook::{Hook, Probe};
 use super::signals::Signals;
 use super::ticker::TICK_MS;
 use crate::clock::Clock;
@@ -27,6 +28,8 @@ pub(crate) struct Handles {
     pub(crate) events: broadcast::Sender<Published>,
     pub(crate) log: broadcast::Sender<LogLine>,
     pub(crate) limits: Arc<HostLimits>,
+    /// What sees every call of the component; none in life.
+    pub(crate) hook: Option<Arc<dyn Hook>>,
 }
 
 /// The data of one call. Dropping it drops its table, and with that cancels completions and jobs.
@@ -38,6 +41,8 @@ pub(crate) struct State {
     pub(super) last_error: Option<String>,
     /// Whether a commit ended as unknown: the call may have left more work than it says.
     pub(super) uncertain: bool,
+    /// The hook, with the number of this instance.
+    pub(super) probe: Option<Probe>,
     /// Ticks that passed since the call last waited for the host.
     ticks: u64,
     memory: StoreLimits,
@@ -58,14 +63,21 @@ impl WasiView for State {
 }
 
 /// The wasmtime store of one call, with all caps set.
-pub(super) fn store(engine: &Engine, handles: Handles, signals: Arc<Signals>) -> Store<State> {
+pub(super) fn store(
+    engine: &Engine,
+    handles: Handles,
+    signals: Arc<Signals>,
+    export: &'static str,
+) -> Store<State> {
+    let probe = handles.hook.clone().map(|hook| Probe::begin(hook, export));
+    let hooked = probe.is_some();
     let limits = handles.limits.clone();
     let mut table = ResourceTable::new();
     table.set_max_capacity(limits.handles);
     let memory = StoreLimitsBuilder::new().memory_size(limits.memory_bytes).memories(1).build();
     // Nothing of the outside: no files, environment, arguments or network; output goes nowhere.
     let wasi = WasiCtx::builder().allow_tcp(false).allow_udp(false).allow_ip_name_lookup(false).build();
-    let state = State { handles, signals, table, last_error: None, uncertain: false, ticks: 0, memory, wasi };
+    let state = State { handles, signals, table, last_error: None, uncertain: false, probe, ticks: 0, memory, wasi };
     let mut store = Store::new(engine, state);
     store.limiter(|state| &mut state.memory);
     store.set_hostcall_fuel(limits.hostcall_bytes);
@@ -76,6 +88,10 @@ pub(super) fn store(engine: &Engine, handles: Handles, signals: Arc<Signals>) ->
         state.ticks += 1;
         if state.ticks > ticks_max {
             return Err(Trap::Interrupt.into());
+        }
+        if hooked {
+            // Ticks come by the clock on the wall, and a hooked run must be the same every time.
+            return Ok(UpdateDeadline::Continue(1));
         }
         // Tokio's own yield goes to the back of its queue; wasmtime's goes to the front and starves the others.
         Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))

@@ -11,6 +11,7 @@ use wasmtime::component::{Resource, ResourceTable};
 
 use super::bindings::writ::runtime::tools::{Call, Declaration, Finished, Host, HostJob, Policy, Reply};
 use super::guard::panic_text;
+use super::hook::{End, Import};
 use super::state::State;
 use crate::tools::{self, Tools};
 
@@ -40,26 +41,48 @@ impl Drop for JobHandle {
 
 impl Host for State {
     async fn describe(&mut self) -> wasmtime::Result<Vec<Declaration>> {
+        let entered = self.enter_sure(Import::ToolsDescribe, String::new).await?;
         let declared = declared(self.handles.tools.as_ref());
         let fits = |tool: &Declaration| tool.parameters.len() <= PARAMETERS_BYTES_MAX && is_name(&tool.name);
-        Ok(declared.into_iter().map(Declaration::from).filter(fits).take(TOOLS_MAX).collect())
+        let fitting = declared.into_iter().map(Declaration::from).filter(fits).take(TOOLS_MAX).collect();
+        self.leave(entered, End::done).await?;
+        Ok(fitting)
     }
 
     async fn start(&mut self, call: Call) -> wasmtime::Result<Resource<JobHandle>> {
+        let entered = self.enter(Import::ToolsStart, || format!("{} {}", call.name, call.effect_key)).await?;
         let tools = self.handles.tools.clone();
-        let task = tokio::spawn(run(tools, call.into()));
-        Ok(self.table.push(JobHandle { task: Some(task) })?)
+        let task = match &entered.fail {
+            Some(text) => tokio::spawn(std::future::ready(tools::Reply::error(text.clone()))),
+            None => tokio::spawn(run(tools, call.into())),
+        };
+        let job = self.table.push(JobHandle { task: Some(task) })?;
+        self.leave(entered, End::done).await?;
+        Ok(job)
     }
 
     async fn wait(&mut self, jobs: Vec<Resource<JobHandle>>, until: Option<u64>) -> wasmtime::Result<Vec<Finished>> {
         if jobs.len() > JOBS_MAX {
             return Err(wasmtime::Error::msg(format!("`tools.wait` with {} jobs, at most {JOBS_MAX}", jobs.len())));
         }
+        let entered = self.enter_sure(Import::ToolsWait, || format!("{} jobs", jobs.len())).await?;
+        let finished = self.wait_for_jobs(&jobs, until).await?;
+        self.leave(entered, || End::Answered(format!("{} finished", finished.len()))).await?;
+        Ok(finished)
+    }
+}
+
+impl State {
+    async fn wait_for_jobs(
+        &mut self,
+        jobs: &[Resource<JobHandle>],
+        until: Option<u64>,
+    ) -> wasmtime::Result<Vec<Finished>> {
         self.waited();
         let clock = self.handles.clock.clone();
         let limit = std::time::Duration::from_millis(self.handles.limits.wait_ms);
         let table = &mut self.table;
-        let finished = poll_fn(|context| poll_jobs(table, &jobs, context));
+        let finished = poll_fn(|context| poll_jobs(table, jobs, context));
         let time = async {
             match until {
                 Some(until) => clock.wait_until(until).await,
