@@ -13,6 +13,7 @@ pub mod compare;
 pub mod data;
 pub mod engine;
 pub mod error;
+pub mod fault;
 pub mod host;
 pub mod limits;
 pub mod model;

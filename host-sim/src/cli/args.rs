@@ -10,6 +10,7 @@ use super::agents::AgentsArgs;
 use super::cancel::CancelArgs;
 use super::chat::ChatArgs;
 use super::check::CheckArgs;
+use super::crash::CrashArgs;
 use super::delete::DeleteArgs;
 use super::demo::DemoArgs;
 use super::demo_host::DemoHostArgs;
@@ -92,6 +93,7 @@ pub enum Command {
     Inspect(InspectArgs),
     Explain(ExplainArgs),
     Check(CheckArgs),
+    Crash(CrashArgs),
     Fork(ForkArgs),
     Delete(DeleteArgs),
     Cancel(CancelArgs),

@@ -12,6 +12,8 @@ mod chat;
 mod check;
 mod check_file;
 mod counting;
+mod crash;
+mod crash_report;
 mod delete;
 mod demo;
 mod demo_child;
@@ -95,6 +97,7 @@ async fn dispatch(cli: Cli, out: Out) -> Result<u8, Failure> {
         Command::Cancel(args) => cancel::run(args, global, out).await,
         Command::Chat(args) => chat::run(args, global, out).await,
         Command::Check(args) => check::run(args, global, out).await,
+        Command::Crash(args) => crash::run(args, global, out).await,
         Command::Delete(args) => delete::run(args, global, out).await,
         Command::Demo(args) => demo::run(args, global, out).await,
         Command::DemoHost(args) => demo_host::run(args, global).await,

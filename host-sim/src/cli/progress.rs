@@ -45,6 +45,11 @@ impl Progress {
         Self { bar, hidden: Mutex::new(Some(Instant::now())), somebody_looks }
     }
 
+    /// How much there is to do, where that is found out on the way.
+    pub fn length(&self, total: u64) {
+        self.bar.set_length(total);
+    }
+
     /// How far it is.
     pub fn at(&self, position: u64, message: impl Into<Cow<'static, str>>) {
         let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);

@@ -240,7 +240,7 @@ fn trap(killed: Killed) -> wasmtime::Error {
 }
 
 impl End {
-    pub(super) fn done() -> Self {
+    pub(crate) fn done() -> Self {
         Self::Answered(String::new())
     }
 
