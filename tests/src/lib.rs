@@ -3,6 +3,7 @@
 #![cfg(not(target_family = "wasm"))]
 
 mod crash;
+pub mod sim;
 
 pub use crash::{CrashStore, Fault};
 
