@@ -20,11 +20,11 @@ use serde_json::{Value, json};
 /// Model calls, waits and batches that one run of a submission makes at most: above any budget.
 const LOOPS_MAX: u32 = 100_000;
 
-/// How often a finish hook may go on, or a result be sent back for repair.
-const REPAIRS_MAX: u64 = 16;
+/// How often a finish hook may go on.
+const ROUNDS_MAX: u64 = 16;
 
 /// How often a result that doesn't fit its schema is sent back.
-const RESULT_REPAIRS_MAX: u64 = 2;
+const REPAIRS_MAX: u64 = 2;
 
 /// Largest persistent state of a thread, in bytes of JSON.
 const STATE_BYTES_MAX: usize = 16 * 1024;
@@ -150,8 +150,12 @@ impl<'r, 'a> Turn<'r, 'a> {
             if !self.wait_for_retry()? {
                 continue;
             }
-            let Some(rendered) = self.render()? else { return Ok(()) };
-            self.start_hook(&rendered)?;
+            let Some(mut rendered) = self.render()? else { return Ok(()) };
+            if self.start_hook(&rendered)? {
+                // The hook may have set state, and this model call is to see it.
+                let Some(again) = self.render()? else { return Ok(()) };
+                rendered = again;
+            }
             if compact::is_due(&mut self, &rendered)? && compact::run(&mut self, &rendered)? == batch::Flow::Ended {
                 return Ok(());
             }
@@ -362,9 +366,9 @@ impl<'r, 'a> Turn<'r, 'a> {
         }
     }
 
-    /// Runs the start hook of a delivered message, and commits what it wants and that it ran.
-    fn start_hook(&mut self, rendered: &Rendered) -> Result<(), Stop> {
-        let Some(hook) = rendered.on_start.as_ref().filter(|_| !self.op.started) else { return Ok(()) };
+    /// Runs the start hook of a delivered message, and commits what it wants and that it ran; whether it ran now.
+    fn start_hook(&mut self, rendered: &Rendered) -> Result<bool, Stop> {
+        let Some(hook) = rendered.on_start.as_ref().filter(|_| !self.op.started) else { return Ok(false) };
         let text = Message::new(Role::User, self.start.content.clone(), 0).plain_text();
         let mut cx = StartHook::new(text);
         hook(&mut cx).map_err(|e| hook_failed("start", &e))?;
@@ -375,7 +379,8 @@ impl<'r, 'a> Turn<'r, 'a> {
             let message = self.user_note(&note, "note");
             self.append(message, &mut writes);
         }
-        self.commit(writes)
+        self.commit(writes)?;
+        Ok(true)
     }
 
     fn user_note(&self, text: &str, kind: &str) -> Message {
@@ -463,7 +468,13 @@ impl<'r, 'a> Turn<'r, 'a> {
             hook(&mut cx).map_err(|e| hook_failed("finish", &e))?;
             self.set_state(cx.state).map_err(|e| hook_failed("finish", &e))?;
             if let Some(note) = cx.go_on {
-                return self.once_more(&note, "note", writes, REPAIRS_MAX, "the finish hook never let it end");
+                if self.op.rounds >= ROUNDS_MAX {
+                    let text = format!("After {ROUNDS_MAX} more rounds the finish hook still went on.");
+                    self.end(Outcome::failed("finish-ceiling", text), writes)?;
+                    return Ok(false);
+                }
+                self.op.rounds += 1;
+                return self.once_more(&note, "note", writes);
             }
         }
         let schema = self.start.result_schema.as_ref().or(rendered.result_schema.as_ref());
@@ -471,7 +482,7 @@ impl<'r, 'a> Turn<'r, 'a> {
             None => None,
             Some(schema) => match fit(self, schema, text) {
                 Ok(result) => Some(result),
-                Err(violations) if self.op.repairs >= RESULT_REPAIRS_MAX => {
+                Err(violations) if self.op.repairs >= REPAIRS_MAX => {
                     let text = format!("The result does not fit its schema: {violations}");
                     self.end(Outcome::failed("result-invalid", text), writes)?;
                     return Ok(false);
@@ -481,7 +492,8 @@ impl<'r, 'a> Turn<'r, 'a> {
                         "Your answer must be one JSON value that fits the schema {schema}, and nothing else. \
                          What is wrong: {violations}"
                     );
-                    return self.once_more(&note, "repair", writes, REPAIRS_MAX, "the result was never right");
+                    self.op.repairs += 1;
+                    return self.once_more(&note, "repair", writes);
                 }
             },
         };
@@ -489,13 +501,8 @@ impl<'r, 'a> Turn<'r, 'a> {
         Ok(false)
     }
 
-    /// Adds a message and asks again, up to a ceiling.
-    fn once_more(&mut self, note: &str, kind: &str, mut writes: Vec<Write>, max: u64, why: &str) -> Result<bool, Stop> {
-        if self.op.repairs >= max {
-            self.end(Outcome::failed("finish-ceiling", format!("After {max} more rounds {why}.")), writes)?;
-            return Ok(false);
-        }
-        self.op.repairs += 1;
+    /// Adds a message, and the model is asked again.
+    fn once_more(&mut self, note: &str, kind: &str, mut writes: Vec<Write>) -> Result<bool, Stop> {
         let message = self.user_note(note, kind);
         self.append(message, &mut writes);
         self.commit(writes)?;
@@ -537,6 +544,7 @@ fn fresh_op(id: &str) -> Op {
         compacted: false,
         started: false,
         repairs: 0,
+        rounds: 0,
         ended: Vec::new(),
         spent: Spent::default(),
     }

@@ -1,0 +1,2 @@
+//! T.
+#![cfg(not(target_family = "wasm"))]
