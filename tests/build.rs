@@ -26,7 +26,7 @@ fn main() -> ExitCode {
 
 fn components() -> Result<(), String> {
     let root = Path::new(&guest::var("CARGO_MANIFEST_DIR")?).join("..");
-    for input in ["src", "wit", "examples", "Cargo.toml", "Cargo.lock", "host-sim/build/guest.rs"] {
+    for input in ["src", "wit", "examples", "Cargo.toml", "Cargo.lock"] {
         println!("cargo:rerun-if-changed={}", root.join(input).display());
     }
     guest::require_target()?;

@@ -3,8 +3,12 @@
 #![cfg(not(target_family = "wasm"))]
 
 mod crash;
+mod heard;
+mod survive;
 
 pub use crash::{CrashStore, Fault};
+pub use heard::Heard;
+pub use survive::{Kill, Survived, survive};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
