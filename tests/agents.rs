@@ -191,11 +191,7 @@ async fn state_is_seen_by_the_next_render() {
     world.ask("t", "k", "count").await;
     assert_eq!(
         results(&world).await,
-        [
-            "toolResult: it was 0",
-            "toolResult: it failed after it had set state",
-            "toolResult: it was 1"
-        ]
+        ["toolResult: it was 0", "toolResult: it failed after it had set state", "toolResult: it was 1"]
     );
     assert_eq!(heard.instructions(), ["n is 0", "n is 1", "n is 1", "n is 2"]);
     // It belongs to the thread.
@@ -288,4 +284,19 @@ async fn a_panic_in_a_tool_leaves_its_recorded_steps() {
     let transcript: Vec<String> = world.messages("t").await.iter().map(line).collect();
     assert!(transcript[2].starts_with("toolResult(interrupted): The submission ended"), "{transcript:#?}");
     world.check().await;
+}
+
+#[test]
+fn the_guide_shows_the_example_as_it_is() {
+    let source = include_str!("../examples/triage/src/lib.rs");
+    let guide = include_str!("../docs/agents.md");
+    let mut shown = 0;
+    // The first block is the smallest agent there is; the others are pieces of the example.
+    for block in guide.split("```rust\n").skip(2) {
+        for line in block.split("```").next().unwrap_or_default().lines().map(str::trim) {
+            assert!(source.lines().any(|l| l.trim() == line), "not in examples/triage: {line}");
+            shown += 1;
+        }
+    }
+    assert!(shown > 15, "only {shown} lines are shown");
 }

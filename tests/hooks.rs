@@ -157,8 +157,7 @@ async fn a_result_that_stays_wrong_is_given_up_with_a_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rounds_of_the_finish_hook_leave_the_result_its_repairs() {
-    let world =
-        Setup::example("critic", &answers(&["more", "more", "more", "seven", "eight", "9"])).world().await;
+    let world = Setup::example("critic", &answers(&["more", "more", "more", "seven", "eight", "9"])).world().await;
     let done = world.ask("t", "k", "count").await;
     assert_eq!(done["outcome"]["result"], 9, "{done}");
 }

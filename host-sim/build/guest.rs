@@ -31,16 +31,13 @@ pub fn require_target() -> Result<(), String> {
         return Ok(());
     }
     println!("cargo:warning=the target {TARGET} is missing: running `rustup target add {TARGET}`");
-    let advice =
-        format!("the target {TARGET} is missing; run `rustup target add {TARGET}` and build again");
+    let advice = format!("the target {TARGET} is missing; run `rustup target add {TARGET}` and build again");
     run(clean("rustup").args(["target", "add", TARGET]), &advice)?;
     if has_target()? { Ok(()) } else { Err(advice) }
 }
 
 fn has_target() -> Result<bool, String> {
-    let output = clean(&var("RUSTC")?)
-        .args(["--print", "target-libdir", "--target", TARGET])
-        .output();
+    let output = clean(&var("RUSTC")?).args(["--print", "target-libdir", "--target", TARGET]).output();
     let output = output.map_err(|error| format!("cannot run rustc: {error}"))?;
     let folder = String::from_utf8_lossy(&output.stdout);
     Ok(output.status.success() && Path::new(folder.trim()).is_dir())

@@ -150,6 +150,4 @@ fn changeable(cx: &mut Render) -> String {
     "As defined.".into()
 }
 
-writ::export!(
-    repeater, counter, greedy, greeter, critic, failing, twins, panicking, fragile, outside, changeable
-);
+writ::export!(repeater, counter, greedy, greeter, critic, failing, twins, panicking, fragile, outside, changeable);
