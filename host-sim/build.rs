@@ -32,35 +32,15 @@ fn component() -> Result<PathBuf, String> {
     for input in ["src", "wit", "Cargo.toml", "Cargo.lock"] {
         println!("cargo:rerun-if-changed={}", root.join(input).display());
     }
-    if !root.join("src/component").exists() {
-        // The guest is not there yet: the host builds, and says that what it embeds is no component.
-        let file = Path::new(&guest::var("OUT_DIR")?).join("none.wasm");
-        std::fs::write(&file, []).map_err(|error| error.to_string())?;
-        return Ok(file);
-    }
     guest::require_target()?;
     let target_dir = Path::new(&guest::var("OUT_DIR")?).join("component");
     let mut cargo = guest::cargo()?;
     cargo
-        .args([
-            "rustc",
-            "--package",
-            "writ",
-            "--lib",
-            "--crate-type",
-            "cdylib",
-            "--release",
-            "--target",
-            guest::TARGET,
-        ])
+        .args(["rustc", "--package", "writ", "--lib", "--crate-type", "cdylib", "--release", "--target", guest::TARGET])
         .arg("--manifest-path")
         .arg(root.join("Cargo.toml"))
         // A folder of its own: the outer cargo holds the lock of the other.
         .env("CARGO_TARGET_DIR", &target_dir);
-    guest::run(
-        &mut cargo,
-        "the component could not be built; see the errors above",
-    )?;
+    guest::run(&mut cargo, "the component could not be built; see the errors above")?;
     Ok(target_dir.join(guest::TARGET).join("release").join("writ.wasm"))
 }
-

@@ -84,6 +84,9 @@ pub fn state(head: Option<&Head>, id: &str, sub: &Submission) -> (&'static str, 
     };
     let open: Vec<&str> = op.calls.iter().filter(|c| !c.done).map(|c| c.name.as_str()).collect();
     match (&op.retry, op.phase) {
+        (Some(Retry { count: 0, due, why }), _) => {
+            ("waiting", format!("It can't go on: {why}. It looks again at {due} (Unix ms)."))
+        }
         (Some(retry), _) => {
             let Retry { count, due, why } = retry;
             ("retrying", format!("The model failed ({why}); retry {count} of 3 is due at {due} (Unix ms)."))

@@ -39,9 +39,7 @@ const SLEEP_MS_MAX: u64 = 30_000;
 #[async_trait]
 impl Clock for SystemClock {
     fn now(&self) -> u64 {
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or(Duration::ZERO);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 

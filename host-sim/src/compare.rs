@@ -92,11 +92,7 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "message {}, {}: expected {}, got {}",
-            self.index, self.field, self.expected, self.got
-        )
+        write!(f, "message {}, {}: expected {}, got {}", self.index, self.field, self.expected, self.got)
     }
 }
 
@@ -157,10 +153,7 @@ fn step(stored: &[(usize, Message)], recorded: &[Message]) -> Step {
         return Step::Pair;
     }
     for ahead in 1..=WINDOW {
-        if stored
-            .get(ahead)
-            .is_some_and(|(_, later)| alike(later, expected))
-        {
+        if stored.get(ahead).is_some_and(|(_, later)| alike(later, expected)) {
             return Step::Extra;
         }
         if recorded.get(ahead).is_some_and(|later| alike(got, later)) {
@@ -175,14 +168,8 @@ fn parse_stored(stored: &[Value], report: &mut Report) -> Vec<(usize, Message)> 
     for (index, value) in stored.iter().enumerate() {
         match Message::parse(value) {
             Ok(Some(message)) => messages.push((index, message)),
-            Ok(None) if value.get("role").and_then(Value::as_str) == Some("notice") => {
-                report.notices.push(index)
-            }
-            Ok(None) => report.add(whole(
-                index,
-                "nothing".to_owned(),
-                short(&value.to_string()),
-            )),
+            Ok(None) if value.get("role").and_then(Value::as_str) == Some("notice") => report.notices.push(index),
+            Ok(None) => report.add(whole(index, "nothing".to_owned(), short(&value.to_string()))),
             Err(reason) => report.add(whole(index, "a message".to_owned(), reason)),
         }
     }
@@ -190,12 +177,7 @@ fn parse_stored(stored: &[Value], report: &mut Report) -> Vec<(usize, Message)> 
 }
 
 /// A result that says `notRun`, for a call of the last recorded answer, which ended badly and left it open.
-fn closes_open(
-    got: &Message,
-    recorded: &[Message],
-    want: usize,
-    expected: Option<&Message>,
-) -> bool {
+fn closes_open(got: &Message, recorded: &[Message], want: usize, expected: Option<&Message>) -> bool {
     if got.role != Role::ToolResult || got.outcome.as_deref() != Some("notRun") {
         return false;
     }
@@ -211,46 +193,26 @@ fn closes_open(
 fn compare_pair(index: usize, got: &Message, expected: &Message, report: &mut Report) {
     report.messages += 1;
     let interrupted = got.role == Role::ToolResult && got.outcome.as_deref() == Some("interrupted");
-    if interrupted
-        && expected.outcome.as_deref() != Some("interrupted")
-        && same_place(got, expected)
-    {
+    if interrupted && expected.outcome.as_deref() != Some("interrupted") && same_place(got, expected) {
         report.interrupted.push(index);
         return;
     }
     for (field, expected, got) in differences(got, expected) {
-        report.add(Difference {
-            index,
-            field,
-            expected: short(&expected),
-            got: short(&got),
-        });
+        report.add(Difference { index, field, expected: short(&expected), got: short(&got) });
     }
 }
 
 fn whole(index: usize, expected: String, got: String) -> Difference {
-    Difference {
-        index,
-        field: "message".to_owned(),
-        expected,
-        got,
-    }
+    Difference { index, field: "message".to_owned(), expected, got }
 }
 
 fn describe(message: &Message) -> String {
     let what = match message.role {
         Role::Assistant => "assistant".to_owned(),
-        Role::ToolResult => format!(
-            "toolResult {} of {}",
-            message.tool_call_id, message.tool_name
-        ),
+        Role::ToolResult => format!("toolResult {} of {}", message.tool_call_id, message.tool_name),
         Role::User => "user".to_owned(),
     };
     let calls: Vec<&str> = message.calls().map(|(_, name, _)| name).collect();
-    let calls = if calls.is_empty() {
-        String::new()
-    } else {
-        format!(" calling {}", calls.join(", "))
-    };
+    let calls = if calls.is_empty() { String::new() } else { format!(" calling {}", calls.join(", ")) };
     format!("{what}{calls} {}", short(&message.text()))
 }

@@ -18,11 +18,7 @@ pub struct Request {
 impl Request {
     /// A request without headers and body.
     pub fn new(method: impl Into<String>, path: impl Into<String>) -> Self {
-        Self {
-            method: method.into(),
-            path: path.into(),
-            ..Self::default()
-        }
+        Self { method: method.into(), path: path.into(), ..Self::default() }
     }
 
     /// `GET path`.
@@ -32,11 +28,8 @@ impl Request {
 
     /// `POST path` with a JSON body and its content type.
     pub fn post(path: impl Into<String>, body: &serde_json::Value) -> Self {
-        Self {
-            body: body.to_string().into_bytes(),
-            ..Self::new("POST", path)
-        }
-        .header("content-type", "application/json")
+        Self { body: body.to_string().into_bytes(), ..Self::new("POST", path) }
+            .header("content-type", "application/json")
     }
 
     /// Adds a header; the name is put in lower case.
@@ -97,10 +90,7 @@ impl Response {
 
     /// The first value of a header; `name` in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(n, _)| n == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 }
 

@@ -46,8 +46,5 @@ pub enum HostError {
 }
 
 fn panic_text(panic: &Option<String>) -> String {
-    panic
-        .as_ref()
-        .map(|text| format!(" ({text})"))
-        .unwrap_or_default()
+    panic.as_ref().map(|text| format!(" ({text})")).unwrap_or_default()
 }

@@ -9,9 +9,7 @@ use tokio::sync::broadcast;
 
 use self::calls::Calls;
 use crate::clock::Clock;
-use crate::data::{
-    AuditPage, AuditReport, FeedPage, LogLine, PendingPage, Published, Request, Response,
-};
+use crate::data::{AuditPage, AuditReport, FeedPage, LogLine, PendingPage, Published, Request, Response};
 use crate::engine::{ComponentSource, Engine, EngineError, Handles};
 use crate::error::HostError;
 use crate::limits::HostLimits;
@@ -68,28 +66,11 @@ impl Host {
 
     /// A host with a component that is loaded already. Hosts with the same engine share its pool of sessions.
     pub fn with_engine(engine: Engine, parts: Parts) -> Self {
-        let Parts {
-            component: _,
-            store,
-            model,
-            tools,
-            clock,
-            settings,
-            limits,
-        } = parts;
+        let Parts { component: _, store, model, tools, clock, settings, limits } = parts;
         let (events, _) = broadcast::channel(BACKLOG);
         let (log, _) = broadcast::channel(BACKLOG);
         let (settings, limits) = (Arc::new(settings), Arc::new(limits));
-        let handles = Handles {
-            store,
-            model,
-            tools,
-            clock,
-            settings,
-            events,
-            log,
-            limits,
-        };
+        let handles = Handles { store, model, tools, clock, settings, events, log, limits };
         let calls = Arc::new(Calls::new(engine, handles.clone()));
         let scheduler = Scheduler::new(calls.clone(), &handles);
         Self(Arc::new(Inner { calls, scheduler }))
@@ -125,10 +106,7 @@ impl Host {
     }
 
     /// The whole audit. `progress` sees each page.
-    pub async fn audit_all(
-        &self,
-        mut progress: impl FnMut(&AuditPage),
-    ) -> Result<AuditReport, HostError> {
+    pub async fn audit_all(&self, mut progress: impl FnMut(&AuditPage)) -> Result<AuditReport, HostError> {
         let mut report = AuditReport::default();
         let mut page = None;
         while report.pages < AUDIT_PAGES_MAX {
@@ -140,10 +118,7 @@ impl Host {
                 return Ok(report);
             }
         }
-        Err(HostError::Broken {
-            export: "audit",
-            text: format!("more than {AUDIT_PAGES_MAX} pages"),
-        })
+        Err(HostError::Broken { export: "audit", text: format!("more than {AUDIT_PAGES_MAX} pages") })
     }
 
     /// Runs everything that is pending in the store and not running here; returns how many pieces of work it found.

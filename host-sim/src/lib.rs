@@ -6,6 +6,8 @@
 //! [`host::Host`] is the way in: give it [`host::Parts`], hand it requests.
 #![cfg(not(target_family = "wasm"))]
 
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod clock;
 pub mod compare;
 pub mod data;

@@ -58,9 +58,6 @@ impl Default for HostLimits {
 impl HostLimits {
     /// A pool of 32, which keeps virtual memory modest: for tests and the demo.
     pub fn small() -> Self {
-        Self {
-            sessions: 32,
-            ..Self::default()
-        }
+        Self { sessions: 32, ..Self::default() }
     }
 }

@@ -1,2 +1,5 @@
 //! The `writ` command.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    host_sim::cli::main()
+}

@@ -123,8 +123,8 @@ impl Recording {
     /// Reads a file.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         let path = path.as_ref();
-        let file = std::fs::File::open(path)
-            .map_err(|error| RecordingError::Read(format!("{}: {error}", path.display())))?;
+        let file =
+            std::fs::File::open(path).map_err(|error| RecordingError::Read(format!("{}: {error}", path.display())))?;
         Self::read(std::io::BufReader::new(file))
     }
 
@@ -139,9 +139,7 @@ impl Recording {
             if read.map_err(|error| RecordingError::Read(error.to_string()))? == 0 {
                 break;
             }
-            recording
-                .add_line(line, &bytes)
-                .map_err(|reason| RecordingError::Line { line, reason })?;
+            recording.add_line(line, &bytes).map_err(|reason| RecordingError::Line { line, reason })?;
         }
         recording.find_inputs();
         Ok(recording)
@@ -176,17 +174,14 @@ impl Recording {
         if text.is_empty() {
             return Ok(());
         }
-        let value: Value =
-            serde_json::from_str(&mend_surrogates(text)).map_err(|error| error.to_string())?;
+        let value: Value = serde_json::from_str(&mend_surrogates(text)).map_err(|error| error.to_string())?;
         let Value::Object(fields) = &value else {
             return Err("not a JSON object".to_owned());
         };
         if fields.get("type").and_then(Value::as_str) != Some("message") {
             return Ok(());
         }
-        let message = fields
-            .get("message")
-            .ok_or("a `message` line without `message`")?;
+        let message = fields.get("message").ok_or("a `message` line without `message`")?;
         match message.get("role").and_then(Value::as_str) {
             Some("summary" | "notice") => self.asides.push((self.messages.len(), message.clone())),
             _ => self.messages.extend(Message::parse(message)?),
@@ -205,10 +200,7 @@ impl Recording {
                 Role::ToolResult => running = true,
                 Role::User => {
                     let steer = running || message.kind.as_deref() == Some("steer");
-                    self.inputs.push(Input {
-                        message: index,
-                        steer,
-                    });
+                    self.inputs.push(Input { message: index, steer });
                 }
             }
         }
@@ -244,10 +236,7 @@ impl Message {
             usage: value.get("usage").map(usage),
             tool_call_id: tool_call_id.unwrap_or_default(),
             tool_name: text("toolName").unwrap_or_default(),
-            is_error: value
-                .get("isError")
-                .and_then(Value::as_bool)
-                .unwrap_or(false),
+            is_error: value.get("isError").and_then(Value::as_bool).unwrap_or(false),
             outcome: text("outcome"),
             kind: text("kind"),
             content,
@@ -266,11 +255,7 @@ impl Message {
     /// Id, name and arguments of its calls.
     pub fn calls(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
         self.blocks.iter().filter_map(|block| match block {
-            Block::Call {
-                id,
-                name,
-                arguments,
-            } => Some((id.as_str(), name.as_str(), arguments)),
+            Block::Call { id, name, arguments } => Some((id.as_str(), name.as_str(), arguments)),
             _ => None,
         })
     }
@@ -284,18 +269,13 @@ impl Message {
 impl Block {
     fn parse(value: &Value) -> Result<Self, String> {
         let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
-        let need = |name: &str, kind: &str| {
-            text(name).ok_or_else(|| format!("a `{kind}` block without `{name}`"))
-        };
+        let need = |name: &str, kind: &str| text(name).ok_or_else(|| format!("a `{kind}` block without `{name}`"));
         match value.get("type").and_then(Value::as_str) {
             Some("text") => Ok(Self::Text(need("text", "text")?)),
             Some("toolCall") => Ok(Self::Call {
                 id: need("id", "toolCall")?,
                 name: need("name", "toolCall")?,
-                arguments: value
-                    .get("arguments")
-                    .cloned()
-                    .unwrap_or_else(|| serde_json::json!({})),
+                arguments: value.get("arguments").cloned().unwrap_or_else(|| serde_json::json!({})),
             }),
             Some(_) => Ok(Self::Other(value.clone())),
             None => Err("a content block without `type`".to_owned()),
@@ -306,18 +286,12 @@ impl Block {
 /// Ours, or with cached tokens apart and the cost in dollars.
 fn usage(value: &Value) -> Usage {
     let number = |name: &str| value.get(name).and_then(Value::as_u64);
-    let cached = number("cacheRead")
-        .unwrap_or(0)
-        .saturating_add(number("cacheWrite").unwrap_or(0));
-    let dollars = value
-        .get("cost")
-        .and_then(|cost| cost.get("total"))
-        .and_then(Value::as_f64);
+    let cached = number("cacheRead").unwrap_or(0).saturating_add(number("cacheWrite").unwrap_or(0));
+    let dollars = value.get("cost").and_then(|cost| cost.get("total")).and_then(Value::as_f64);
     Usage {
         input_tokens: number("input").map(|input| input.saturating_add(cached)),
         output_tokens: number("output"),
-        cost_microusd: number("costMicrousd")
-            .or(dollars.map(|dollars| (dollars * 1e6).round() as u64)),
+        cost_microusd: number("costMicrousd").or(dollars.map(|dollars| (dollars * 1e6).round() as u64)),
     }
 }
 
@@ -366,33 +340,15 @@ mod tests {
             (r#""\n\u00e9""#, "\né"),
         ];
         for (json, expected) in cases {
-            assert_eq!(
-                serde_json::from_str::<String>(&mend_surrogates(json)).unwrap(),
-                expected,
-                "{json}"
-            );
+            assert_eq!(serde_json::from_str::<String>(&mend_surrogates(json)).unwrap(), expected, "{json}");
         }
     }
 
     #[test]
     fn costs_are_read_in_both_forms() {
         let ours = serde_json::json!({"input": 5, "output": 2, "costMicrousd": 9});
-        assert_eq!(
-            usage(&ours),
-            Usage {
-                input_tokens: Some(5),
-                output_tokens: Some(2),
-                cost_microusd: Some(9)
-            }
-        );
+        assert_eq!(usage(&ours), Usage { input_tokens: Some(5), output_tokens: Some(2), cost_microusd: Some(9) });
         let other = serde_json::json!({"input": 5, "cacheRead": 10, "cacheWrite": 1, "cost": {"total": 0.009189}});
-        assert_eq!(
-            usage(&other),
-            Usage {
-                input_tokens: Some(16),
-                output_tokens: None,
-                cost_microusd: Some(9189)
-            }
-        );
+        assert_eq!(usage(&other), Usage { input_tokens: Some(16), output_tokens: None, cost_microusd: Some(9189) });
     }
 }

@@ -80,10 +80,7 @@ impl Scheduler {
         };
         // Not under the lock: on a runtime that is shutting down, a task is dropped where it is spawned, and its
         // place with it.
-        let place = Place {
-            inner: self.0.clone(),
-            ticket: ticket.clone(),
-        };
+        let place = Place { inner: self.0.clone(), ticket: ticket.clone() };
         let task = self.0.runtime.spawn(drive(place, work)).abort_handle();
         let closed = {
             let mut state = self.0.lock();
@@ -98,8 +95,7 @@ impl Scheduler {
     /// Waits until nothing is active or due; see [`crate::host::Host::settled`].
     pub(crate) async fn settled(&self) {
         self.until(|inner, state| {
-            !state.sweeper.is_active()
-                && state.instances.are_settled(|due| inner.clock.reaches(due))
+            !state.sweeper.is_active() && state.instances.are_settled(|due| inner.clock.reaches(due))
         })
         .await;
     }
@@ -109,11 +105,7 @@ impl Scheduler {
         let tasks: Vec<_> = {
             let mut state = self.0.lock();
             state.closed = true;
-            state
-                .instances
-                .tasks()
-                .chain(state.sweeper.tasks())
-                .collect()
+            state.instances.tasks().chain(state.sweeper.tasks()).collect()
         };
         // Not under the lock: an aborted task may end right here, and give up its place.
         tasks.iter().for_each(AbortHandle::abort);
@@ -121,8 +113,7 @@ impl Scheduler {
 
     /// Waits until all runs are gone.
     pub(crate) async fn gone(&self) {
-        self.until(|_, state| state.instances.is_empty() && !state.sweeper.is_active())
-            .await;
+        self.until(|_, state| state.instances.is_empty() && !state.sweeper.is_active()).await;
     }
 
     async fn until(&self, reached: impl Fn(&Inner, &State) -> bool) {
@@ -145,21 +136,11 @@ async fn drive(place: Place, mut work: Work) {
             return;
         };
         let instance = work.instance.clone();
-        let outcome = caught(inner.runner.run(work, signals))
-            .await
-            .unwrap_or_else(|text| {
-                Err(HostError::Trapped {
-                    export: "run",
-                    reason: "the host panicked".into(),
-                    panic: Some(text),
-                })
-            });
+        let outcome = caught(inner.runner.run(work, signals)).await.unwrap_or_else(|text| {
+            Err(HostError::Trapped { export: "run", reason: "the host panicked".into(), panic: Some(text) })
+        });
         inner.tell(&instance, &outcome);
-        let next =
-            inner
-                .lock()
-                .instances
-                .ended(&place.ticket, &outcome, inner.clock.now(), &inner.limits);
+        let next = inner.lock().instances.ended(&place.ticket, &outcome, inner.clock.now(), &inner.limits);
         inner.changed.send_replace(());
         work = match next {
             Next::Nothing => return,
@@ -170,11 +151,7 @@ async fn drive(place: Place, mut work: Work) {
                     () = woken.notified() => {}
                 }
                 let asked = inner.lock().instances.asked(&place.ticket);
-                asked.unwrap_or(Work {
-                    instance,
-                    submission: None,
-                    signal: None,
-                })
+                asked.unwrap_or(Work { instance, submission: None, signal: None })
             }
         };
     }
@@ -182,25 +159,18 @@ async fn drive(place: Place, mut work: Work) {
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn warn(&self, text: String) {
-        let _ = self.log.send(LogLine {
-            level: Level::Warn,
-            text,
-        });
+        let _ = self.log.send(LogLine { level: Level::Warn, text });
     }
 
     fn tell(&self, instance: &str, outcome: &Result<RunOutcome, HostError>) {
         match outcome {
             Ok(RunOutcome::Idle | RunOutcome::Later(_)) | Err(HostError::Closed) => {}
             Ok(RunOutcome::Fenced) => self.warn(format!("another run owns `{instance}`")),
-            Ok(RunOutcome::Failed(why)) => {
-                self.warn(format!("the run of `{instance}` failed: {why}"))
-            }
+            Ok(RunOutcome::Failed(why)) => self.warn(format!("the run of `{instance}` failed: {why}")),
             Err(why) => self.warn(format!("the run of `{instance}` was lost: {why}")),
         }
     }

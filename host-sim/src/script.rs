@@ -100,10 +100,7 @@ impl Script {
                 let limit = SCRIPT_BYTES_MAX as u64 + 1;
                 script.take(limit).read_to_string(&mut text)
             })
-            .map_err(|error| ScriptError::Read {
-                file: file.clone(),
-                reason: error.to_string(),
-            })?;
+            .map_err(|error| ScriptError::Read { file: file.clone(), reason: error.to_string() })?;
         parse::parse(&file, &text)
     }
 
@@ -129,12 +126,7 @@ pub struct ScriptModel {
 
 impl Default for ScriptModel {
     fn default() -> Self {
-        Self {
-            name: None,
-            context_window: 200_000,
-            max_output: 8192,
-            repeat_last: false,
-        }
+        Self { name: None, context_window: 200_000, max_output: 8192, repeat_last: false }
     }
 }
 

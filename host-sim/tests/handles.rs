@@ -21,40 +21,22 @@ async fn the_hosts_own_keys_are_denied() {
         assert!(text.contains("Denied"), "{order}: {text}");
     }
     assert_eq!(kit.told("append", "p/1/x").await, "1 then 0");
-    assert_eq!(
-        kit.told("get", "p/1/x").await,
-        "nothing",
-        "nothing was applied"
-    );
+    assert_eq!(kit.told("get", "p/1/x").await, "nothing", "nothing was applied");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commits_are_guarded_and_read_back() {
     let kit = Kit::new();
-    assert_eq!(
-        kit.told("commit", "p/1/g\np/1/g=1\np/1/x=2").await,
-        "Ok(Outcome::Committed)"
-    );
+    assert_eq!(kit.told("commit", "p/1/g\np/1/g=1\np/1/x=2").await, "Ok(Outcome::Committed)");
     assert_eq!(kit.told("get", "p/1/x").await, "2");
-    assert_eq!(
-        kit.told("commit", "p/1/g\np/1/g=9").await,
-        "Ok(Outcome::Stale(Some([49])))"
-    );
+    assert_eq!(kit.told("commit", "p/1/g\np/1/g=9").await, "Ok(Outcome::Stale(Some([49])))");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_hangs_or_panics_leaves_commits_unknown_and_reads_unavailable() {
     for panics in [false, true] {
-        let kit = Kit::limited(HostLimits {
-            store_ms: 1,
-            ..HostLimits::small()
-        });
-        (if panics {
-            &kit.store.panics
-        } else {
-            &kit.store.hangs
-        })
-        .store(true, Ordering::SeqCst);
+        let kit = Kit::limited(HostLimits { store_ms: 1, ..HostLimits::small() });
+        (if panics { &kit.store.panics } else { &kit.store.hangs }).store(true, Ordering::SeqCst);
         let text = kit.told("get", "p/1/x").await;
         assert!(text.contains("Unavailable"), "{text}");
         let text = kit.told("commit", "p/1/g\np/1/g=1").await;
@@ -66,16 +48,9 @@ async fn a_store_that_hangs_or_panics_leaves_commits_unknown_and_reads_unavailab
 async fn completions_stream_end_and_fail() {
     let mut kit = Kit::new();
     let events = kit.told("model", "words").await;
-    assert_eq!(
-        events,
-        r#"[Event::Text("a"), Event::Text("b")] [Event::Stop(StopReason::End)]"#
-    );
+    assert_eq!(events, r#"[Event::Text("a"), Event::Text("b")] [Event::Stop(StopReason::End)]"#);
     kit.seen.expect("completion dropped").await;
-    for (model, says) in [
-        ("busy", "retry-after-ms: Some(5)"),
-        ("panic-at-start", "as told"),
-        ("panic", "as told"),
-    ] {
+    for (model, says) in [("busy", "retry-after-ms: Some(5)"), ("panic-at-start", "as told"), ("panic", "as told")] {
         let text = kit.told("model", model).await;
         assert!(text.contains(says), "{model}: {text}");
     }
@@ -84,10 +59,7 @@ async fn completions_stream_end_and_fail() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_hangs_is_transient() {
-    let kit = Kit::limited(HostLimits {
-        model_next_ms: 1,
-        ..HostLimits::small()
-    });
+    let kit = Kit::limited(HostLimits { model_next_ms: 1, ..HostLimits::small() });
     let text = kit.told("model", "hang").await;
     assert!(text.contains("Transient"), "{text}");
 }
@@ -102,21 +74,12 @@ async fn three_tools_run_at_the_same_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_tool_is_an_error_reply_and_nothing_more() {
     let kit = Kit::new();
-    let text = kit
-        .told("tools", "panic\nmissing\nnot-blocks\ntoo-large\nsay")
-        .await;
+    let text = kit.told("tools", "panic\nmissing\nnot-blocks\ntoo-large\nsay").await;
     let replies: Vec<_> = text.split('|').collect();
     assert_eq!(replies[0], "0:!The tool crashed: as told");
     assert_eq!(replies[1], "1:!There is no tool `missing`.");
-    assert_eq!(
-        replies[2],
-        "2:!The tool's reply is not a list of content blocks."
-    );
-    assert!(
-        replies[3].starts_with("3:!The tool's reply has 2097"),
-        "{}",
-        replies[3]
-    );
+    assert_eq!(replies[2], "2:!The tool's reply is not a list of content blocks.");
+    assert!(replies[3].starts_with("3:!The tool's reply has 2097"), "{}", replies[3]);
     assert_eq!(replies[4], "4:respond.say");
     assert!(!kit.told("declared", "").await.contains("not a name"));
     match kit.ask("tools", &"say\n".repeat(33)).await {
@@ -132,13 +95,7 @@ async fn a_dropped_job_stops_its_tool() {
     let mut kit = Kit::new();
     let call = tokio::spawn({
         let host = kit.host.clone();
-        async move {
-            ask(&host, "drop-job", "")
-                .await
-                .unwrap()
-                .text()
-                .into_owned()
-        }
+        async move { ask(&host, "drop-job", "").await.unwrap().text().into_owned() }
     });
     kit.seen.expect("tool hangs").await;
     assert_eq!(kit.seen.sorted(2).await, ["gate", "tool dropped"]);
@@ -173,40 +130,20 @@ async fn a_dropped_call_cancels_its_completion() {
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_end_at_their_time() {
     let kit = Kit::new();
-    assert_eq!(
-        kit.told("wait-clock", &(START + 5).to_string()).await,
-        format!("{}, []", START + 5)
-    );
+    assert_eq!(kit.told("wait-clock", &(START + 5).to_string()).await, format!("{}, []", START + 5));
     let until = START + 9;
-    assert_eq!(
-        kit.told("wait-tools-until", &until.to_string()).await,
-        format!("[] at {until}")
-    );
-    assert_eq!(
-        kit.told("wait-clock", "7").await,
-        format!("{until}, []"),
-        "no wait for the past"
-    );
+    assert_eq!(kit.told("wait-tools-until", &until.to_string()).await, format!("[] at {until}"));
+    assert_eq!(kit.told("wait-clock", "7").await, format!("{until}, []"), "no wait for the past");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn schemas_are_checked() {
     let kit = Kit::new();
     let schema = r#"{"properties":{"a":{"type":"integer"}}}"#;
-    assert_eq!(
-        kit.told("schema", &format!("{schema}\n{{\"a\":1}}")).await,
-        "Ok([])"
-    );
-    let text = kit
-        .told("schema", &format!("{schema}\n{{\"a\":\"x\"}}"))
-        .await;
-    assert!(
-        text.starts_with("Ok([Violation") && text.contains(r#"path: "/a""#),
-        "{text}"
-    );
-    let text = kit
-        .told("schema", "{\"$ref\":\"https://example.com/s.json\"}\n1")
-        .await;
+    assert_eq!(kit.told("schema", &format!("{schema}\n{{\"a\":1}}")).await, "Ok([])");
+    let text = kit.told("schema", &format!("{schema}\n{{\"a\":\"x\"}}")).await;
+    assert!(text.starts_with("Ok([Violation") && text.contains(r#"path: "/a""#), "{text}");
+    let text = kit.told("schema", "{\"$ref\":\"https://example.com/s.json\"}\n1").await;
     assert!(text.starts_with("Err("), "{text}");
 }
 
@@ -214,13 +151,8 @@ async fn schemas_are_checked() {
 async fn events_reach_who_watches() {
     let kit = Kit::new();
     let mut watch = kit.host.watch();
-    kit.told("publish", &format!("t\n{}", "x".repeat(70_000)))
-        .await;
+    kit.told("publish", &format!("t\n{}", "x".repeat(70_000))).await;
     kit.told("publish", "t\n{}").await;
     let event = watch.recv().await.unwrap();
-    assert_eq!(
-        (event.thread.as_str(), event.event.as_str()),
-        ("t", "{}"),
-        "the one too large is not shown"
-    );
+    assert_eq!((event.thread.as_str(), event.event.as_str()), ("t", "{}"), "the one too large is not shown");
 }

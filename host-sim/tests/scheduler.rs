@@ -8,12 +8,7 @@ use kit::{Kit, START, engine};
 
 /// A host whose clock only moves by hand.
 fn by_hand() -> Kit {
-    Kit::with(
-        engine(),
-        HostLimits::small(),
-        VirtualClock::new(START).reach(0),
-        "",
-    )
+    Kit::with(engine(), HostLimits::small(), VirtualClock::new(START).reach(0), "")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,10 +52,7 @@ async fn a_signal_ends_a_wait_for_tools() {
     kit.tools.order("a", "wait-tools");
     kit.seen.expect("tool hangs").await;
     kit.work("a steer").await;
-    assert_eq!(
-        kit.seen.sorted(2).await,
-        ["a: [], [Signal::Steer]", "tool dropped"]
-    );
+    assert_eq!(kit.seen.sorted(2).await, ["a: [], [Signal::Steer]", "tool dropped"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,10 +61,9 @@ async fn a_signal_ends_a_wait_for_the_clock() {
     kit.work("a").await;
     kit.seen.expect("a: began").await;
     kit.tools.order("a", "wait-clock");
+    kit.seen.expect("tool tells").await;
     kit.work("a cancel").await;
-    kit.seen
-        .expect(&format!("a: {START}, [Signal::Cancel]"))
-        .await;
+    kit.seen.expect(&format!("a: {START}, [Signal::Cancel]")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,12 +73,11 @@ async fn a_signal_stays_until_it_is_taken_and_is_for_one_run() {
     kit.seen.expect("a: began").await;
     kit.work("a cancel").await;
     // The guest's wait for its next order is woken, and it polls.
-    kit.seen
-        .expect("a: no such order: signalled-Signal::Cancel")
-        .await;
+    kit.seen.expect("a: no such order: signalled-Signal::Cancel").await;
     kit.tools.order("a", "idle");
     kit.seen.expect("a: began").await;
     kit.tools.order("a", "wait-clock 7");
+    kit.seen.expect("tool tells").await;
     kit.seen.expect(&format!("a: {START}, []")).await;
 }
 
@@ -121,11 +111,7 @@ async fn a_clock_that_jumps_brings_later_by_itself() {
 #[tokio::test(flavor = "multi_thread")]
 async fn new_work_does_not_wait_for_a_time() {
     let mut kit = by_hand();
-    for order in [
-        format!("later {}", START + 1_000),
-        "failed".into(),
-        "trap".into(),
-    ] {
+    for order in [format!("later {}", START + 1_000), "failed".into(), "trap".into()] {
         kit.work("a").await;
         kit.seen.expect("a: began").await;
         kit.tools.order("a", &order);
@@ -140,12 +126,7 @@ async fn failed_and_trapped_runs_are_repeated_with_back_off() {
     let mut kit = by_hand();
     kit.work("a").await;
     let mut now = START;
-    for (order, delay) in [
-        ("trap", 250),
-        ("failed", 500),
-        ("trap", 1_000),
-        ("trap", 2_000),
-    ] {
+    for (order, delay) in [("trap", 250), ("failed", 500), ("trap", 1_000), ("trap", 2_000)] {
         kit.seen.expect("a: began").await;
         kit.tools.order("a", order);
         kit.host.settled().await;
@@ -193,12 +174,7 @@ async fn fenced_is_run_again_by_the_next_sweep_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sweep_runs_what_is_pending_and_not_running() {
-    let mut kit = Kit::with(
-        engine(),
-        HostLimits::small(),
-        VirtualClock::new(START),
-        "a\nb\nc",
-    );
+    let mut kit = Kit::with(engine(), HostLimits::small(), VirtualClock::new(START), "a\nb\nc");
     kit.work("b").await;
     kit.seen.expect("b: began").await;
     assert_eq!(kit.host.sweep().await.unwrap(), 3);
@@ -213,19 +189,14 @@ async fn a_sweep_runs_what_is_pending_and_not_running() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trapped_uncertain_and_dropped_requests_are_followed_by_a_sweep() {
-    let limits = HostLimits {
-        store_ms: 1,
-        ..HostLimits::small()
-    };
+    let limits = HostLimits { store_ms: 1, ..HostLimits::small() };
     let mut kit = Kit::with(engine(), limits, VirtualClock::new(START).reach(0), "a");
     kit.ask("trap", "").await.unwrap_err();
     kit.seen.expect("a: began").await;
     kit.tools.order("a", "idle");
     kit.host.settled().await;
 
-    kit.store
-        .hangs
-        .store(true, std::sync::atomic::Ordering::SeqCst);
+    kit.store.hangs.store(true, std::sync::atomic::Ordering::SeqCst);
     kit.told("commit", "p/1/g\np/1/g=1").await;
     kit.seen.expect("a: began").await;
     kit.tools.order("a", "idle");
@@ -252,10 +223,7 @@ async fn a_shut_down_host_runs_nothing() {
     kit.seen.expect("tool dropped").await;
     kit.clock.advance(10);
     let refused = kit.ask("work", "a").await;
-    assert!(
-        matches!(refused, Err(host_sim::error::HostError::Closed)),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(host_sim::error::HostError::Closed)), "{refused:?}");
     kit.host.settled().await;
     kit.seen.expect_nothing();
 }

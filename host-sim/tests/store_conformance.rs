@@ -34,10 +34,7 @@ fn no_case_is_forgotten() {
     for line in sources.iter().flat_map(|source| source.lines()) {
         if let Some(rest) = line.strip_prefix("pub async fn ") {
             let name = rest.split('(').next().unwrap();
-            assert!(
-                list.lines().any(|line| line.trim() == name),
-                "{name} is not in the list"
-            );
+            assert!(list.lines().any(|line| line.trim() == name), "{name} is not in the list");
             cases += 1;
         }
     }
@@ -54,8 +51,5 @@ fn redb_store() -> (Arc<dyn Store>, TempDir) {
 }
 
 fn counted_store() -> (Arc<dyn Store>, ()) {
-    (
-        Arc::new(CountedStore::new(Arc::new(MemoryStore::new()))),
-        (),
-    )
+    (Arc::new(CountedStore::new(Arc::new(MemoryStore::new()))), ())
 }

@@ -19,6 +19,7 @@ use crate::prelude::*;
 use crate::record::*;
 use crate::session::{Session, delete, fork, settle_writes};
 use crate::store::{Stop, del, put, read, read_many};
+pub(crate) use ask::CALLS_MAX;
 use plan::{Action, Effect, Snapshot, Taken, plan};
 use turn::Turn;
 

@@ -26,6 +26,9 @@ const ROUNDS_MAX: u64 = 16;
 /// How often a result that doesn't fit its schema is sent back.
 const REPAIRS_MAX: u64 = 2;
 
+/// How long a submission waits for an agent that the component doesn't have, in milliseconds, before it looks again.
+const NO_AGENT_MS: u64 = 60_000;
+
 /// Largest persistent state of a thread, in bytes of JSON.
 const STATE_BYTES_MAX: usize = 16 * 1024;
 
@@ -135,7 +138,7 @@ impl<'r, 'a> Turn<'r, 'a> {
     pub fn run(mut self) -> Result<(), Stop> {
         for _ in 0..LOOPS_MAX {
             if self.op.phase == Phase::Calling {
-                let Some(rendered) = self.render()? else { return Ok(()) };
+                let rendered = self.render()?;
                 if batch::run(&mut self, &rendered)? == batch::Flow::Ended {
                     return Ok(());
                 }
@@ -150,11 +153,10 @@ impl<'r, 'a> Turn<'r, 'a> {
             if !self.wait_for_retry()? {
                 continue;
             }
-            let Some(mut rendered) = self.render()? else { return Ok(()) };
+            let mut rendered = self.render()?;
             if self.start_hook(&rendered)? {
                 // The hook may have set state, and this model call is to see it.
-                let Some(again) = self.render()? else { return Ok(()) };
-                rendered = again;
+                rendered = self.render()?;
             }
             if compact::is_due(&mut self, &rendered)? && compact::run(&mut self, &rendered)? == batch::Flow::Ended {
                 return Ok(());
@@ -336,9 +338,7 @@ impl<'r, 'a> Turn<'r, 'a> {
             return Ok(true);
         }
         if due - now > PARK_MS {
-            self.op.phase = Phase::Parked { due };
-            self.commit(Vec::new())?;
-            return Err(Stop::Later(due));
+            return Err(self.park(due)?);
         }
         let woken = clock.wait_until(due) < due;
         if woken {
@@ -347,23 +347,33 @@ impl<'r, 'a> Turn<'r, 'a> {
         Ok(!woken)
     }
 
-    /// What the agent is now. `None`: there is no such agent any more, and the submission has failed for it.
-    fn render(&mut self) -> Result<Option<Rendered>, Stop> {
+    /// What the agent is now.
+    fn render(&mut self) -> Result<Rendered, Stop> {
         let head = &self.s.head;
         let host = self.s.ports.host;
         match self.agents.render(host, &head.address.agent, &head.address, &head.state) {
-            Some(Ok(rendered)) => Ok(Some(rendered)),
+            Some(Ok(rendered)) => Ok(rendered),
             Some(Err(why)) => {
                 let text = format!("agent {:?} could not be rendered: {why}", head.address.agent);
                 host.warn(&text);
                 Err(Stop::Failed(Error::Unavailable(text)))
             }
+            // A redeploy may bring it back, and what was accepted waits for that until its deadline.
             None => {
-                let text = format!("The component has no agent {:?} any more.", head.address.agent);
-                self.end(Outcome::failed("unknown-agent", text), Vec::new())?;
-                Ok(None)
+                let why = format!("the component has no agent {:?}", head.address.agent);
+                host.warn(&why);
+                let due = self.s.ports.clock.now().saturating_add(NO_AGENT_MS);
+                self.op.retry = Some(Retry { count: 0, due, why });
+                Err(self.park(due)?)
             }
         }
+    }
+
+    /// Nothing is in flight until a time: the run ends, and is run again then.
+    fn park(&mut self, due: u64) -> Result<Stop, Stop> {
+        self.op.phase = Phase::Parked { due };
+        self.commit(Vec::new())?;
+        Ok(Stop::Later(due))
     }
 
     /// Runs the start hook of a delivered message, and commits what it wants and that it ran; whether it ran now.

@@ -4,12 +4,13 @@
 use crate::admission::{Accepted, Admission, Birth};
 use crate::delivery::identity;
 use crate::error::{Error, Problem, Refusal};
-use crate::id::{Address, is_name};
+use crate::id::{Address, Place, is_name};
 use crate::keys;
 use crate::ports::{Bytes, Ports, Write};
 use crate::prelude::*;
 use crate::record::*;
-use crate::session::message::{Message, Role, join};
+use crate::run::CALLS_MAX;
+use crate::session::message::{Message, Role, join, read_messages};
 use crate::session::{Session, settle_writes};
 use crate::store::{Stop, read_format, read_many};
 use serde_json::json;
@@ -51,11 +52,10 @@ pub fn fork(
     let admission = Admission { ports, address: target, key, kind: Kind::Fork, steer: false, identity };
     let point = at.unwrap_or(head.count);
     let last = match point.checked_sub(1) {
-        Some(n) if n < head.count => {
-            crate::session::message::read_messages(&ports, &place, n, (n + 2).min(head.count))?
-        }
+        Some(n) if n < head.count => read_messages(&ports, &place, n, (n + 2).min(head.count))?,
         _ => Vec::new(),
     };
+    let nearest = || nearest(&ports, &place, &head, point);
     admission.run(|snapshot| {
         if snapshot.head.is_some() {
             return Err(Problem::new(
@@ -64,7 +64,7 @@ pub fn fork(
                 format!("The thread {to:?} exists already. Fork into a new name."),
             ));
         }
-        check_point(&head, point, &last)?;
+        check_point(&head, point, &last, nearest)?;
         let copied = prefix(&first, point as usize, FIRST, PAGE_BYTES);
         let whole = copied.len() as u64 == point;
         let staged = Staged {
@@ -168,7 +168,7 @@ fn give_up(mut session: Session, staged: Staged, why: Failure) -> Result<(), Sto
 }
 
 /// A fork must not part a call from its result (trap 19b).
-fn check_point(head: &Head, point: u64, around: &[Message]) -> Result<(), Problem> {
+fn check_point(head: &Head, point: u64, around: &[Message], nearest: impl Fn() -> String) -> Result<(), Problem> {
     if point > head.count {
         let text = format!("The thread has {} messages; `at` is {point}.", head.count);
         return Err(Problem::field("at", text).with("limit", head.count));
@@ -176,11 +176,26 @@ fn check_point(head: &Head, point: u64, around: &[Message]) -> Result<(), Proble
     let open = around.first().is_some_and(|m| !m.calls().is_empty());
     let inside = around.get(1).is_some_and(|m| m.role == Role::ToolResult);
     if open || inside {
-        let text =
-            "`at` lies between a call and its result. Choose a message right before the call, or after its results.";
+        let text = format!("`at` {point} lies between a call and its result. The nearest places are {}.", nearest());
         return Err(Problem::field("at", text));
     }
     Ok(())
+}
+
+/// The places next to a point that part no pair: right before the call, and after its results if they are there.
+fn nearest(ports: &Ports, place: &Place, head: &Head, point: u64) -> String {
+    let from = point.saturating_sub(CALLS_MAX as u64 + 1);
+    let to = head.count.min(point + CALLS_MAX as u64 + 1);
+    let Ok(messages) = read_messages(ports, place, from, to) else {
+        return "before the call, and after its results".into();
+    };
+    let is_result = |n: u64| messages.get((n - from) as usize).is_some_and(|m| m.role == Role::ToolResult);
+    let before = (from..point).rev().find(|n| !is_result(*n)).unwrap_or(from);
+    match (point..to).find(|n| !is_result(*n)) {
+        Some(after) if after > point => format!("{before} and {after}"),
+        None if to == head.count && head.op.is_none() => format!("{before} and {to}"),
+        _ => before.to_string(),
+    }
 }
 
 /// The first messages that fit one commit.

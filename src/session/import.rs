@@ -45,8 +45,8 @@ struct SessionLine {
 /// Begins an import into a new thread.
 pub fn begin(ports: Ports, address: Address, key: Option<String>, opening: Opening) -> Result<Accepted, Refusal> {
     let Opening { session, count, digest } = opening;
-    if count == 0 || count > MESSAGES_MAX {
-        let text = format!("`count` is {count}; a thread of 1 to {MESSAGES_MAX} messages can be imported.");
+    if count > MESSAGES_MAX {
+        let text = format!("`count` is {count}; a thread of at most {MESSAGES_MAX} messages can be imported.");
         return Err(Problem::field("count", text).with("limit", MESSAGES_MAX).into());
     }
     let fields = json!({"boundary": session.boundary, "count": count, "digest": digest, "state": session.state});
@@ -58,9 +58,9 @@ pub fn begin(ports: Ports, address: Address, key: Option<String>, opening: Openi
         }
         let staged = Staged { id: String::new(), source: None, born: 0, point: count, done: 0, open: Vec::new() };
         Ok(Birth {
-            stage: Stage::Staged(staged),
+            stage: if count == 0 { Stage::Live } else { Stage::Staged(staged) },
             messages: Vec::new(),
-            outcome: None,
+            outcome: (count == 0).then_some(Outcome::Completed { message: None, result: None }),
             start: None,
             boundary: session.boundary.filter(|b| *b < count),
             state: session.state.clone(),

@@ -38,16 +38,8 @@ struct State {
 impl VirtualClock {
     /// A clock that stands at `now` (Unix ms) and jumps by itself over up to ten minutes at a time.
     pub fn new(now: u64) -> Self {
-        let state = State {
-            now,
-            ticket: 0,
-            waiters: BTreeSet::new(),
-        };
-        Self {
-            state: Mutex::new(state),
-            moved: Notify::new(),
-            reach: REACH_MS,
-        }
+        let state = State { now, ticket: 0, waiters: BTreeSet::new() };
+        Self { state: Mutex::new(state), moved: Notify::new(), reach: REACH_MS }
     }
 
     /// Sets how far the clock jumps by itself, in milliseconds; 0 for not at all.
@@ -73,9 +65,7 @@ impl VirtualClock {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Jumps to the time of this waiter if it is the earliest and near enough.

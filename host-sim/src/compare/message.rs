@@ -34,48 +34,20 @@ pub(super) fn differences(got: &Message, expected: &Message) -> Vec<(String, Str
             found.push((field.to_owned(), expected, got));
         }
     };
-    check(
-        "role",
-        format!("{:?}", expected.role),
-        format!("{:?}", got.role),
-    );
+    check("role", format!("{:?}", expected.role), format!("{:?}", got.role));
     if got.role == Role::ToolResult && expected.role == Role::ToolResult {
-        check(
-            "toolCallId",
-            expected.tool_call_id.clone(),
-            got.tool_call_id.clone(),
-        );
-        check(
-            "toolName",
-            expected.tool_name.clone(),
-            got.tool_name.clone(),
-        );
-        check(
-            "isError",
-            expected.is_error.to_string(),
-            got.is_error.to_string(),
-        );
+        check("toolCallId", expected.tool_call_id.clone(), got.tool_call_id.clone());
+        check("toolName", expected.tool_name.clone(), got.tool_name.clone());
+        check("isError", expected.is_error.to_string(), got.is_error.to_string());
         check("outcome", outcome(expected), outcome(got));
     }
     let (expected, got) = (normal(expected), normal(got));
     for index in 0..expected.len().max(got.len()) {
         let (expected, got) = (expected.get(index), got.get(index));
         if let (Some(Part::Call(expected)), Some(Part::Call(got))) = (expected, got) {
-            check(
-                &format!("content[{index}].id"),
-                expected.0.clone(),
-                got.0.clone(),
-            );
-            check(
-                &format!("content[{index}].name"),
-                expected.1.clone(),
-                got.1.clone(),
-            );
-            check(
-                &format!("content[{index}].arguments"),
-                expected.2.to_string(),
-                got.2.to_string(),
-            );
+            check(&format!("content[{index}].id"), expected.0.clone(), got.0.clone());
+            check(&format!("content[{index}].name"), expected.1.clone(), got.1.clone());
+            check(&format!("content[{index}].arguments"), expected.2.to_string(), got.2.to_string());
         } else if expected != got {
             found_block(&mut check, index, expected, got);
         }
@@ -86,11 +58,7 @@ pub(super) fn differences(got: &Message, expected: &Message) -> Vec<(String, Str
 /// Cut for a report, with a mark where it was cut.
 pub(super) fn short(text: &str) -> String {
     let cut: String = text.chars().take(SHOWN_CHARS_MAX).collect();
-    if cut.len() < text.len() {
-        format!("{cut}…")
-    } else {
-        cut
-    }
+    if cut.len() < text.len() { format!("{cut}…") } else { cut }
 }
 
 /// A content block in a form that can be compared.
@@ -106,11 +74,7 @@ fn normal(message: &Message) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for block in &message.blocks {
         match block {
-            Block::Call {
-                id,
-                name,
-                arguments,
-            } => {
+            Block::Call { id, name, arguments } => {
                 parts.push(Part::Call((id.clone(), name.clone(), arguments.clone())));
             }
             Block::Other(value) => parts.push(Part::Other(value.clone())),

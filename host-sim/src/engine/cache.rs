@@ -38,13 +38,8 @@ fn compile_in(folder: &Path, engine: &Engine, wasm: &[u8]) -> wasmtime::Result<C
 
 /// `$XDG_CACHE_HOME/writ` or `~/.cache/writ`, made if need be, if nobody else can write to it.
 fn folder() -> Option<PathBuf> {
-    let absolute = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let cache =
-        absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
     private(cache.join("writ"))
 }
 
@@ -52,19 +47,10 @@ fn folder() -> Option<PathBuf> {
 fn private(folder: PathBuf) -> Option<PathBuf> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&folder)
-        .ok()?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
     let found = fs::symlink_metadata(&folder).ok()?;
     // The owner of a file that this process makes is this process.
-    let ours = tempfile::NamedTempFile::new_in(&folder)
-        .ok()?
-        .as_file()
-        .metadata()
-        .ok()?
-        .uid();
+    let ours = tempfile::NamedTempFile::new_in(&folder).ok()?.as_file().metadata().ok()?.uid();
     (found.is_dir() && found.mode() & 0o077 == 0 && found.uid() == ours).then_some(folder)
 }
 
@@ -123,17 +109,9 @@ fn prune(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
     };
-    let is_code = |path: &PathBuf| {
-        path.extension()
-            .is_some_and(|extension| extension == "cwasm")
-    };
+    let is_code = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "cwasm");
     let age = |path: PathBuf| Some((fs::metadata(&path).ok()?.modified().ok()?, path));
-    let mut files: Vec<_> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(is_code)
-        .filter_map(age)
-        .collect();
+    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_code).filter_map(age).collect();
     files.sort();
     let extra = files.len().saturating_sub(FILES_MAX);
     for (_, file) in files.drain(..extra) {
@@ -149,10 +127,7 @@ mod tests {
     const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 
     fn files(folder: &Path) -> Vec<PathBuf> {
-        fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .collect()
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
     }
 
     #[test]
@@ -160,18 +135,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let engine = super::super::config::engine(&crate::limits::HostLimits::small()).unwrap();
         compile_in(folder.path(), &engine, EMPTY).unwrap();
-        let [file] = &files(folder.path())[..] else {
-            panic!("one file")
-        };
+        let [file] = &files(folder.path())[..] else { panic!("one file") };
         assert!(load(&engine, file).is_some());
         let good = fs::read(file).unwrap();
 
-        for broken in [
-            &good[..0],
-            &good[..10],
-            &good[..good.len() - 1],
-            &[&good[..], b"x"].concat(),
-        ] {
+        for broken in [&good[..0], &good[..10], &good[..good.len() - 1], &[&good[..], b"x"].concat()] {
             fs::write(file, broken).unwrap();
             assert!(load(&engine, file).is_none());
             compile_in(folder.path(), &engine, EMPTY).unwrap();

@@ -2,8 +2,7 @@
 
 use super::bindings::exports::writ::runtime::runtime as wit;
 use crate::data::{
-    AuditPage, Body, FeedPage, Finding, Frame, PendingPage, Request, Response, RunOutcome,
-    RuntimeError, Work,
+    AuditPage, Body, FeedPage, Finding, Frame, PendingPage, Request, Response, RunOutcome, RuntimeError, Work,
 };
 
 /// Most instances of one response.
@@ -19,29 +18,12 @@ const HEADERS_MAX: usize = 128;
 pub(super) type Broken = String;
 
 pub(super) fn request(request: Request) -> wit::Request {
-    let Request {
-        method,
-        path,
-        headers,
-        body,
-        principal,
-    } = request;
-    wit::Request {
-        method,
-        path,
-        headers,
-        body,
-        principal,
-    }
+    let Request { method, path, headers, body, principal } = request;
+    wit::Request { method, path, headers, body, principal }
 }
 
 pub(super) fn response(response: wit::Response) -> Result<Response, Broken> {
-    let wit::Response {
-        status,
-        headers,
-        body,
-        work,
-    } = response;
+    let wit::Response { status, headers, body, work } = response;
     at_most("headers", headers.len(), HEADERS_MAX)?;
     at_most("pieces of work", work.len(), WORK_MAX)?;
     if !(100..=599).contains(&status) {
@@ -51,12 +33,7 @@ pub(super) fn response(response: wit::Response) -> Result<Response, Broken> {
         wit::Body::Bytes(bytes) => Body::Bytes(bytes),
         wit::Body::Stream(feed) => Body::Stream(name("a feed", feed)?),
     };
-    Ok(Response {
-        status,
-        headers,
-        body,
-        work: works(work)?,
-    })
+    Ok(Response { status, headers, body, work: works(work)? })
 }
 
 pub(super) fn outcome(outcome: wit::RunOutcome) -> RunOutcome {
@@ -70,52 +47,19 @@ pub(super) fn outcome(outcome: wit::RunOutcome) -> RunOutcome {
 
 pub(super) fn pending(page: wit::PendingPage) -> Result<PendingPage, Broken> {
     at_most("pieces of work", page.work.len(), PAGE_MAX)?;
-    Ok(PendingPage {
-        work: works(page.work)?,
-        next: cursor(page.next)?,
-    })
+    Ok(PendingPage { work: works(page.work)?, next: cursor(page.next)? })
 }
 
 pub(super) fn feed(page: wit::FeedPage) -> Result<FeedPage, Broken> {
     at_most("frames", page.frames.len(), PAGE_MAX)?;
-    let frames = page.frames.into_iter().map(|frame| Frame {
-        number: frame.number,
-        event: frame.event,
-    });
-    Ok(FeedPage {
-        frames: frames.collect(),
-        end: page.end,
-    })
+    let frames = page.frames.into_iter().map(|frame| Frame { number: frame.number, event: frame.event });
+    Ok(FeedPage { frames: frames.collect(), end: page.end })
 }
 
 pub(super) fn audit(page: wit::AuditPage) -> Result<AuditPage, Broken> {
-    let wit::AuditPage {
-        findings,
-        threads,
-        submissions,
-        messages,
-        keys,
-        next,
-    } = page;
-    let findings = findings.into_iter().map(
-        |wit::Finding {
-             invariant,
-             key,
-             text,
-         }| Finding {
-            invariant,
-            key,
-            text,
-        },
-    );
-    Ok(AuditPage {
-        findings: findings.collect(),
-        threads,
-        submissions,
-        messages,
-        keys,
-        next: cursor(next)?,
-    })
+    let wit::AuditPage { findings, threads, submissions, messages, keys, next } = page;
+    let findings = findings.into_iter().map(|wit::Finding { invariant, key, text }| Finding { invariant, key, text });
+    Ok(AuditPage { findings: findings.collect(), threads, submissions, messages, keys, next: cursor(next)? })
 }
 
 pub(super) fn error(error: wit::Error) -> RuntimeError {
@@ -128,29 +72,13 @@ pub(super) fn error(error: wit::Error) -> RuntimeError {
 }
 
 pub(super) fn work(work: Work) -> wit::Work {
-    let Work {
-        instance,
-        submission,
-        signal,
-    } = work;
-    wit::Work {
-        instance,
-        submission,
-        signal: signal.map(Into::into),
-    }
+    let Work { instance, submission, signal } = work;
+    wit::Work { instance, submission, signal: signal.map(Into::into) }
 }
 
 fn works(works: Vec<wit::Work>) -> Result<Vec<Work>, Broken> {
-    let convert = |wit::Work {
-                       instance,
-                       submission,
-                       signal,
-                   }| {
-        Ok(Work {
-            instance: name("an instance", instance)?,
-            submission,
-            signal: signal.map(Into::into),
-        })
+    let convert = |wit::Work { instance, submission, signal }| {
+        Ok(Work { instance: name("an instance", instance)?, submission, signal: signal.map(Into::into) })
     };
     works.into_iter().map(convert).collect()
 }
@@ -161,18 +89,11 @@ fn cursor(cursor: Option<String>) -> Result<Option<String>, Broken> {
 
 fn name(what: &str, name: String) -> Result<String, Broken> {
     if name.len() > NAME_BYTES_MAX {
-        return Err(format!(
-            "{what} of {} bytes, at most {NAME_BYTES_MAX}",
-            name.len()
-        ));
+        return Err(format!("{what} of {} bytes, at most {NAME_BYTES_MAX}", name.len()));
     }
     Ok(name)
 }
 
 fn at_most(what: &str, count: usize, max: usize) -> Result<(), Broken> {
-    if count > max {
-        Err(format!("{count} {what}, at most {max}"))
-    } else {
-        Ok(())
-    }
+    if count > max { Err(format!("{count} {what}, at most {max}")) } else { Ok(()) }
 }

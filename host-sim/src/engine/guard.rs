@@ -36,20 +36,17 @@ pub(crate) async fn guarded<F: Future>(what: &str, ms: u64, future: F) -> Result
 /// Runs `future` and turns a panic into its text. The future is not polled again after one.
 pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
     let mut future = pin!(future);
-    poll_fn(
-        move |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-            Ok(poll) => poll.map(Ok),
-            Err(panic) => std::task::Poll::Ready(Err(panic_text(panic.as_ref()))),
-        },
-    )
+    poll_fn(move |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+        Ok(poll) => poll.map(Ok),
+        Err(panic) => std::task::Poll::Ready(Err(panic_text(panic.as_ref()))),
+    })
     .await
 }
 
 /// The text of a panic, as far as it has one.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no text".into())
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".into())
 }
 
 #[cfg(test)]
@@ -65,9 +62,6 @@ mod tests {
     #[tokio::test]
     async fn a_deadline_names_what_was_late() {
         let result = guarded("the store", 0, std::future::pending::<()>()).await;
-        assert_eq!(
-            result,
-            Err(Lapse::Late("the store did not answer within 0 ms".into()))
-        );
+        assert_eq!(result, Err(Lapse::Late("the store did not answer within 0 ms".into())));
     }
 }

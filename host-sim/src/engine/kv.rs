@@ -39,15 +39,8 @@ impl HostStore for State {
         })
     }
 
-    async fn get(
-        &mut self,
-        _: Resource<StoreHandle>,
-        key: String,
-    ) -> wasmtime::Result<Result<Option<Vec<u8>>, Error>> {
-        Ok(self
-            .read(vec![key])
-            .await
-            .map(|mut values| values.pop().flatten()))
+    async fn get(&mut self, _: Resource<StoreHandle>, key: String) -> wasmtime::Result<Result<Option<Vec<u8>>, Error>> {
+        Ok(self.read(vec![key]).await.map(|mut values| values.pop().flatten()))
     }
 
     async fn get_many(
@@ -68,10 +61,7 @@ impl HostStore for State {
             return Ok(Err(error));
         }
         self.waited();
-        let commit = self
-            .handles
-            .store
-            .commit(guard.into(), writes.into_iter().map(Into::into).collect());
+        let commit = self.handles.store.commit(guard.into(), writes.into_iter().map(Into::into).collect());
         let result = match guarded(NAME, self.handles.limits.store_ms, commit).await {
             Ok(result) => result.map(Into::into).map_err(Into::into),
             // It may be under way still.
@@ -93,14 +83,8 @@ impl HostStore for State {
             return Ok(());
         }
         let writes = writes.into_iter().map(Into::into).collect();
-        let append = self
-            .handles
-            .store
-            .append_later(guard.into(), writes, lost.clone());
-        if guarded(NAME, self.handles.limits.store_ms, append)
-            .await
-            .is_err()
-        {
+        let append = self.handles.store.append_later(guard.into(), writes, lost.clone());
+        if guarded(NAME, self.handles.limits.store_ms, append).await.is_err() {
             lost.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
@@ -109,14 +93,7 @@ impl HostStore for State {
     async fn flush(&mut self, this: Resource<StoreHandle>) -> wasmtime::Result<u32> {
         self.waited();
         let lost = self.table.get(&this)?.lost.clone();
-        if guarded(
-            NAME,
-            self.handles.limits.store_ms,
-            self.handles.store.flush(),
-        )
-        .await
-        .is_err()
-        {
+        if guarded(NAME, self.handles.limits.store_ms, self.handles.store.flush()).await.is_err() {
             // Nobody knows how many of the queue are lost: one at least.
             lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -132,30 +109,17 @@ impl HostStore for State {
 impl State {
     async fn read(&mut self, keys: Vec<String>) -> Result<Vec<Option<Vec<u8>>>, Error> {
         if keys.len() > store::READ_KEYS_MAX {
-            return Err(Error::TooLarge(format!(
-                "{} keys, at most {}",
-                keys.len(),
-                store::READ_KEYS_MAX
-            )));
+            return Err(Error::TooLarge(format!("{} keys, at most {}", keys.len(), store::READ_KEYS_MAX)));
         }
         keys.iter().try_for_each(|key| check_key(key))?;
         self.waited();
         let asked = keys.len();
-        let values = match guarded(
-            NAME,
-            self.handles.limits.store_ms,
-            self.handles.store.get_many(keys),
-        )
-        .await
-        {
+        let values = match guarded(NAME, self.handles.limits.store_ms, self.handles.store.get_many(keys)).await {
             Ok(values) => values?,
             Err(lapse) => return Err(Error::Unavailable(lapse.text())),
         };
         if values.len() != asked {
-            return Err(Error::Unavailable(format!(
-                "{NAME} gave {} values for {asked} keys",
-                values.len()
-            )));
+            return Err(Error::Unavailable(format!("{NAME} gave {} values for {asked} keys", values.len())));
         }
         Ok(values)
     }
@@ -163,11 +127,7 @@ impl State {
 
 fn check_key(key: &str) -> Result<(), Error> {
     if key.len() > store::KEY_BYTES_MAX {
-        return Err(Error::TooLarge(format!(
-            "a key of {} bytes, at most {}",
-            key.len(),
-            store::KEY_BYTES_MAX
-        )));
+        return Err(Error::TooLarge(format!("a key of {} bytes, at most {}", key.len(), store::KEY_BYTES_MAX)));
     }
     if key.starts_with(HOST_PREFIX) {
         return Err(Error::Denied(format!("`{HOST_PREFIX}` is the host's own")));
@@ -177,11 +137,7 @@ fn check_key(key: &str) -> Result<(), Error> {
 
 fn check_commit(guard: &Guard, writes: &[Write]) -> Result<(), Error> {
     if writes.len() > store::COMMIT_WRITES_MAX {
-        return Err(Error::TooLarge(format!(
-            "{} writes, at most {}",
-            writes.len(),
-            store::COMMIT_WRITES_MAX
-        )));
+        return Err(Error::TooLarge(format!("{} writes, at most {}", writes.len(), store::COMMIT_WRITES_MAX)));
     }
     check_key(&guard.key)?;
     writes.iter().try_for_each(|write| check_key(&write.key))
@@ -189,19 +145,13 @@ fn check_commit(guard: &Guard, writes: &[Write]) -> Result<(), Error> {
 
 impl From<Guard> for store::Guard {
     fn from(guard: Guard) -> Self {
-        Self {
-            key: guard.key,
-            expect: guard.expect,
-        }
+        Self { key: guard.key, expect: guard.expect }
     }
 }
 
 impl From<Write> for store::Write {
     fn from(write: Write) -> Self {
-        Self {
-            key: write.key,
-            value: write.value,
-        }
+        Self { key: write.key, value: write.value }
     }
 }
 

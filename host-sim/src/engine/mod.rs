@@ -31,9 +31,7 @@ pub(crate) use self::signals::Signals;
 pub use self::source::{ComponentSource, EngineError};
 pub(crate) use self::state::Handles;
 use self::state::State;
-use crate::data::{
-    AuditPage, FeedPage, PendingPage, Request, Response, RunOutcome, RuntimeError, Work,
-};
+use crate::data::{AuditPage, FeedPage, PendingPage, Request, Response, RunOutcome, RuntimeError, Work};
 use crate::error::HostError;
 use crate::limits::HostLimits;
 
@@ -53,25 +51,13 @@ impl Engine {
         let setup = |error: wasmtime::Error| EngineError::Setup(format!("{error:#}"));
         let engine = config::engine(limits).map_err(setup)?;
         ticker::start(&engine).map_err(|error| EngineError::Setup(error.to_string()))?;
-        let component =
-            cache::compile(&engine, &wasm).map_err(|error| EngineError::NotComponent {
-                name: source.name(),
-                text: format!("{error:#}"),
-            })?;
+        let component = cache::compile(&engine, &wasm)
+            .map_err(|error| EngineError::NotComponent { name: source.name(), text: format!("{error:#}") })?;
         let linker = linker(&engine).map_err(setup)?;
-        let other_world = |error: wasmtime::Error| EngineError::OtherWorld {
-            name: source.name(),
-            text: format!("{error:#}"),
-        };
-        let pre = linker
-            .instantiate_pre(&component)
-            .and_then(WritPre::new)
-            .map_err(other_world)?;
-        Ok(Self {
-            pre,
-            imports: imports(&engine, &component),
-            places: Places::new(limits.sessions),
-        })
+        let other_world =
+            |error: wasmtime::Error| EngineError::OtherWorld { name: source.name(), text: format!("{error:#}") };
+        let pre = linker.instantiate_pre(&component).and_then(WritPre::new).map_err(other_world)?;
+        Ok(Self { pre, imports: imports(&engine, &component), places: Places::new(limits.sessions) })
     }
 
     /// The names of everything that the component imports, in its own order.
@@ -89,87 +75,43 @@ impl Engine {
         self.places.run().await
     }
 
-    pub(crate) async fn respond(
-        &self,
-        call: &Call,
-        request: Request,
-    ) -> Result<Response, HostError> {
-        self.call(
-            "respond",
-            call,
-            call.handles.limits.call_ms,
-            async |guest, store| {
-                let response = guest
-                    .call_respond(store, &convert::request(request))
-                    .await?;
-                Ok(convert::response(response).map_err(Failure::Broken))
-            },
-        )
+    pub(crate) async fn respond(&self, call: &Call, request: Request) -> Result<Response, HostError> {
+        self.call("respond", call, call.handles.limits.call_ms, async |guest, store| {
+            let response = guest.call_respond(store, &convert::request(request)).await?;
+            Ok(convert::response(response).map_err(Failure::Broken))
+        })
         .await
     }
 
     pub(crate) async fn run(&self, call: &Call, work: Work) -> Result<RunOutcome, HostError> {
-        self.call(
-            "run",
-            call,
-            call.handles.limits.run_ms,
-            async |guest, store| {
-                let outcome = guest.call_run(store, &convert::work(work)).await?;
-                Ok(Ok(convert::outcome(outcome)))
-            },
-        )
+        self.call("run", call, call.handles.limits.run_ms, async |guest, store| {
+            let outcome = guest.call_run(store, &convert::work(work)).await?;
+            Ok(Ok(convert::outcome(outcome)))
+        })
         .await
     }
 
-    pub(crate) async fn pending(
-        &self,
-        call: &Call,
-        page: Option<String>,
-    ) -> Result<PendingPage, HostError> {
-        self.call(
-            "pending",
-            call,
-            call.handles.limits.call_ms,
-            async |guest, store| {
-                let page = guest.call_pending(store, page.as_ref()).await?;
-                Ok(checked(page, convert::pending))
-            },
-        )
+    pub(crate) async fn pending(&self, call: &Call, page: Option<String>) -> Result<PendingPage, HostError> {
+        self.call("pending", call, call.handles.limits.call_ms, async |guest, store| {
+            let page = guest.call_pending(store, page.as_ref()).await?;
+            Ok(checked(page, convert::pending))
+        })
         .await
     }
 
-    pub(crate) async fn follow(
-        &self,
-        call: &Call,
-        feed: &str,
-        after: u64,
-    ) -> Result<FeedPage, HostError> {
-        self.call(
-            "follow",
-            call,
-            call.handles.limits.call_ms,
-            async |guest, store| {
-                let page = guest.call_follow(store, &feed.to_owned(), after).await?;
-                Ok(checked(page, convert::feed))
-            },
-        )
+    pub(crate) async fn follow(&self, call: &Call, feed: &str, after: u64) -> Result<FeedPage, HostError> {
+        self.call("follow", call, call.handles.limits.call_ms, async |guest, store| {
+            let page = guest.call_follow(store, &feed.to_owned(), after).await?;
+            Ok(checked(page, convert::feed))
+        })
         .await
     }
 
-    pub(crate) async fn audit(
-        &self,
-        call: &Call,
-        page: Option<String>,
-    ) -> Result<AuditPage, HostError> {
-        self.call(
-            "audit",
-            call,
-            call.handles.limits.call_ms,
-            async |guest, store| {
-                let page = guest.call_audit(store, page.as_ref()).await?;
-                Ok(checked(page, convert::audit))
-            },
-        )
+    pub(crate) async fn audit(&self, call: &Call, page: Option<String>) -> Result<AuditPage, HostError> {
+        self.call("audit", call, call.handles.limits.call_ms, async |guest, store| {
+            let page = guest.call_audit(store, page.as_ref()).await?;
+            Ok(checked(page, convert::audit))
+        })
         .await
     }
 
@@ -181,11 +123,7 @@ impl Engine {
         limit_ms: u64,
         body: impl AsyncFnOnce(&Guest, &mut Store<State>) -> wasmtime::Result<Result<T, Failure>>,
     ) -> Result<T, HostError> {
-        let mut store = state::store(
-            self.pre.engine(),
-            call.handles.clone(),
-            call.signals.clone(),
-        );
+        let mut store = state::store(self.pre.engine(), call.handles.clone(), call.signals.clone());
         let run = async {
             let instance = self.pre.instantiate_async(store.as_context_mut()).await?;
             body(instance.writ_runtime_runtime(), &mut store).await
@@ -193,18 +131,13 @@ impl Engine {
         let result = tokio::time::timeout(Duration::from_millis(limit_ms), run).await;
         let state = store.data_mut();
         if state.uncertain {
-            call.uncertain
-                .store(true, std::sync::atomic::Ordering::Relaxed);
+            call.uncertain.store(true, std::sync::atomic::Ordering::Relaxed);
         }
         match result {
             Ok(Ok(Ok(value))) => Ok(value),
             Ok(Ok(Err(Failure::Runtime(error)))) => Err(error.into()),
             Ok(Ok(Err(Failure::Broken(text)))) => Err(HostError::Broken { export, text }),
-            Ok(Err(trap)) => Err(HostError::Trapped {
-                export,
-                reason: reason(&trap),
-                panic: state.last_error.take(),
-            }),
+            Ok(Err(trap)) => Err(HostError::Trapped { export, reason: reason(&trap), panic: state.last_error.take() }),
             Err(_) => Err(HostError::TimedOut { export, limit_ms }),
         }
     }
@@ -222,11 +155,7 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(handles: Handles, signals: Arc<Signals>) -> Self {
-        Self {
-            handles,
-            signals,
-            uncertain: false.into(),
-        }
+        Self { handles, signals, uncertain: false.into() }
     }
 }
 
@@ -252,11 +181,7 @@ fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
 }
 
 fn imports(engine: &wasmtime::Engine, component: &Component) -> Arc<[String]> {
-    component
-        .component_type()
-        .imports(engine)
-        .map(|(name, _)| name.to_owned())
-        .collect()
+    component.component_type().imports(engine).map(|(name, _)| name.to_owned()).collect()
 }
 
 /// The innermost cause: the trap itself, without the frames around it.

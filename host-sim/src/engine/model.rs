@@ -3,8 +3,7 @@
 use wasmtime::component::Resource;
 
 use super::bindings::writ::runtime::model::{
-    Description, Error, Event, Host, HostCompletion, Request, StopReason, ToolCall, Transient,
-    Usage,
+    Description, Error, Event, Host, HostCompletion, Request, StopReason, ToolCall, Transient, Usage,
 };
 use super::guard::{Lapse, guarded};
 use super::state::State;
@@ -29,42 +28,25 @@ impl Host for State {
     async fn describe(&mut self, name: String) -> wasmtime::Result<Result<Description, Error>> {
         self.waited();
         let describe = self.handles.model.describe(&name);
-        Ok(
-            match guarded(NAME, self.handles.limits.model_start_ms, describe).await {
-                Ok(Ok(found)) => Ok(Description {
-                    context_window: found.context_window,
-                    max_output: found.max_output,
-                }),
-                Ok(Err(error)) => Err(error.into()),
-                Err(lapse) => Err(lapse.into()),
-            },
-        )
+        Ok(match guarded(NAME, self.handles.limits.model_start_ms, describe).await {
+            Ok(Ok(found)) => Ok(Description { context_window: found.context_window, max_output: found.max_output }),
+            Ok(Err(error)) => Err(error.into()),
+            Err(lapse) => Err(lapse.into()),
+        })
     }
 
-    async fn start(
-        &mut self,
-        request: Request,
-    ) -> wasmtime::Result<Result<Resource<CompletionHandle>, Error>> {
-        let bytes = request.system.len()
-            + request.messages.len()
-            + request.tools.len()
-            + request.options.len();
+    async fn start(&mut self, request: Request) -> wasmtime::Result<Result<Resource<CompletionHandle>, Error>> {
+        let bytes = request.system.len() + request.messages.len() + request.tools.len() + request.options.len();
         if bytes > REQUEST_BYTES_MAX {
-            return Ok(Err(Error::Invalid(format!(
-                "a request of {bytes} bytes, at most {REQUEST_BYTES_MAX}"
-            ))));
+            return Ok(Err(Error::Invalid(format!("a request of {bytes} bytes, at most {REQUEST_BYTES_MAX}"))));
         }
         self.waited();
         let start = self.handles.model.start(request.into());
-        Ok(
-            match guarded(NAME, self.handles.limits.model_start_ms, start).await {
-                Ok(Ok(completion)) => Ok(self.table.push(CompletionHandle {
-                    completion: Some(completion),
-                })?),
-                Ok(Err(error)) => Err(error.into()),
-                Err(lapse) => Err(lapse.into()),
-            },
-        )
+        Ok(match guarded(NAME, self.handles.limits.model_start_ms, start).await {
+            Ok(Ok(completion)) => Ok(self.table.push(CompletionHandle { completion: Some(completion) })?),
+            Ok(Err(error)) => Err(error.into()),
+            Err(lapse) => Err(lapse.into()),
+        })
     }
 }
 
@@ -78,9 +60,7 @@ impl HostCompletion for State {
         let limit_ms = self.handles.limits.model_next_ms;
         let handle = self.table.get_mut(&this)?;
         let Some(completion) = &mut handle.completion else {
-            return Ok(Err(Error::Unknown(
-                "the completion ended with an error before".into(),
-            )));
+            return Ok(Err(Error::Unknown("the completion ended with an error before".into())));
         };
         let next = tokio::select! {
             biased;
@@ -105,16 +85,11 @@ impl HostCompletion for State {
 
 fn check_events(events: Vec<model::Event>, max: u32) -> Result<Vec<Event>, Error> {
     if events.len() > max as usize {
-        return Err(Error::Unknown(format!(
-            "{NAME} gave {} events, at most {max} were asked for",
-            events.len()
-        )));
+        return Err(Error::Unknown(format!("{NAME} gave {} events, at most {max} were asked for", events.len())));
     }
     let bytes: usize = events.iter().map(event_bytes).sum();
     if bytes > EVENTS_BYTES_MAX {
-        return Err(Error::Unknown(format!(
-            "{NAME} gave {bytes} bytes at once, at most {EVENTS_BYTES_MAX}"
-        )));
+        return Err(Error::Unknown(format!("{NAME} gave {bytes} bytes at once, at most {EVENTS_BYTES_MAX}")));
     }
     Ok(events.into_iter().map(Into::into).collect())
 }
@@ -122,11 +97,7 @@ fn check_events(events: Vec<model::Event>, max: u32) -> Result<Vec<Event>, Error
 fn event_bytes(event: &model::Event) -> usize {
     match event {
         model::Event::Text(text) | model::Event::Block(text) => text.len(),
-        model::Event::Call {
-            id,
-            name,
-            arguments,
-        } => id.len() + name.len() + arguments.len(),
+        model::Event::Call { id, name, arguments } => id.len() + name.len() + arguments.len(),
         model::Event::Usage(_) | model::Event::Stop(_) => 0,
     }
 }
@@ -134,10 +105,7 @@ fn event_bytes(event: &model::Event) -> usize {
 impl From<Lapse> for Error {
     fn from(lapse: Lapse) -> Self {
         match lapse {
-            Lapse::Late(message) => Self::Transient(Transient {
-                retry_after_ms: None,
-                message,
-            }),
+            Lapse::Late(message) => Self::Transient(Transient { retry_after_ms: None, message }),
             Lapse::Panicked(_) => Self::Unknown(format!("{NAME} failed: {}", lapse.text())),
         }
     }
@@ -146,13 +114,7 @@ impl From<Lapse> for Error {
 impl From<ModelError> for Error {
     fn from(error: ModelError) -> Self {
         match error {
-            ModelError::Transient {
-                retry_after_ms,
-                message,
-            } => Self::Transient(Transient {
-                retry_after_ms,
-                message,
-            }),
+            ModelError::Transient { retry_after_ms, message } => Self::Transient(Transient { retry_after_ms, message }),
             ModelError::Overflow(text) => Self::Overflow(text),
             ModelError::Quota(text) => Self::Quota(text),
             ModelError::Refused(text) => Self::Refused(text),
@@ -166,26 +128,8 @@ impl From<ModelError> for Error {
 
 impl From<Request> for ModelRequest {
     fn from(request: Request) -> Self {
-        let Request {
-            model,
-            system,
-            messages,
-            tools,
-            options,
-            key,
-            turn,
-            thread,
-        } = request;
-        Self {
-            model,
-            system,
-            messages,
-            tools,
-            options,
-            key,
-            turn,
-            thread,
-        }
+        let Request { model, system, messages, tools, options, key, turn, thread } = request;
+        Self { model, system, messages, tools, options, key, turn, thread }
     }
 }
 
@@ -194,15 +138,7 @@ impl From<model::Event> for Event {
         match event {
             model::Event::Text(text) => Self::Text(text),
             model::Event::Block(json) => Self::Block(json),
-            model::Event::Call {
-                id,
-                name,
-                arguments,
-            } => Self::Call(ToolCall {
-                id,
-                name,
-                arguments,
-            }),
+            model::Event::Call { id, name, arguments } => Self::Call(ToolCall { id, name, arguments }),
             model::Event::Usage(usage) => Self::Usage(Usage {
                 input_tokens: usage.input_tokens,
                 output_tokens: usage.output_tokens,

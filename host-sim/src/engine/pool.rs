@@ -24,27 +24,18 @@ impl Places {
     pub(super) fn new(sessions: usize) -> Self {
         let all = sessions.max(2);
         let runs = all - (all / RESERVE).max(1);
-        Self {
-            all: Arc::new(Semaphore::new(all)),
-            runs: Arc::new(Semaphore::new(runs)),
-        }
+        Self { all: Arc::new(Semaphore::new(all)), runs: Arc::new(Semaphore::new(runs)) }
     }
 
     /// A place for anything but a run.
     pub(super) async fn any(&self) -> Permit {
-        Permit {
-            _all: take(&self.all).await,
-            _run: None,
-        }
+        Permit { _all: take(&self.all).await, _run: None }
     }
 
     /// A place for a run: it first needs one of the runs' own, so the last places are never theirs.
     pub(super) async fn run(&self) -> Permit {
         let run = take(&self.runs).await;
-        Permit {
-            _all: take(&self.all).await,
-            _run: run,
-        }
+        Permit { _all: take(&self.all).await, _run: run }
     }
 }
 

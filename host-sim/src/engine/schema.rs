@@ -40,23 +40,16 @@ pub(super) async fn check(schema: String, value: String) -> Result<Vec<Violation
             let _place = place;
             check_now(&schema, &value)
         });
-        task.await
-            .map_err(|_| "the schema could not be checked".to_owned())?
+        task.await.map_err(|_| "the schema could not be checked".to_owned())?
     };
-    tokio::time::timeout(CHECK, work)
-        .await
-        .unwrap_or_else(|_| Err(late()))
+    tokio::time::timeout(CHECK, work).await.unwrap_or_else(|_| Err(late()))
 }
 
 fn check_now(schema: &str, value: &str) -> Result<Vec<Violation>, String> {
     if schema.len() > SCHEMA_BYTES_MAX {
-        return Err(format!(
-            "a schema of {} bytes, at most {SCHEMA_BYTES_MAX}",
-            schema.len()
-        ));
+        return Err(format!("a schema of {} bytes, at most {SCHEMA_BYTES_MAX}", schema.len()));
     }
-    let schema: Value =
-        serde_json::from_str(schema).map_err(|error| format!("the schema is not JSON: {error}"))?;
+    let schema: Value = serde_json::from_str(schema).map_err(|error| format!("the schema is not JSON: {error}"))?;
     if depth(&schema) > SCHEMA_DEPTH_MAX {
         return Err(format!("a schema of more than {SCHEMA_DEPTH_MAX} levels"));
     }
@@ -69,19 +62,11 @@ fn check_now(schema: &str, value: &str) -> Result<Vec<Violation>, String> {
     let value: Value = match serde_json::from_str(value) {
         Ok(value) => value,
         Err(error) => {
-            return Ok(vec![Violation {
-                path: String::new(),
-                message: format!("not JSON: {error}"),
-            }]);
+            return Ok(vec![Violation { path: String::new(), message: format!("not JSON: {error}") }]);
         }
     };
     let found = validator.iter_errors(&value).take(VIOLATIONS_MAX);
-    Ok(found
-        .map(|e| Violation {
-            path: e.instance_path().to_string(),
-            message: cut(e.to_string()),
-        })
-        .collect())
+    Ok(found.map(|e| Violation { path: e.instance_path().to_string(), message: cut(e.to_string()) }).collect())
 }
 
 /// Levels of nesting. Its own recursion is bounded by that of the JSON parser (128).
@@ -103,11 +88,7 @@ mod tests {
     use super::*;
 
     fn paths(schema: &str, value: &str) -> Vec<String> {
-        check_now(schema, value)
-            .expect("a good schema")
-            .into_iter()
-            .map(|v| v.path)
-            .collect()
+        check_now(schema, value).expect("a good schema").into_iter().map(|v| v.path).collect()
     }
 
     #[test]
@@ -151,11 +132,7 @@ mod tests {
 
     #[test]
     fn a_schema_that_is_its_own_reference_ends() {
-        for schema in [
-            r##"{"$ref":"#"}"##,
-            r##"{"allOf":[{"$ref":"#"}]}"##,
-            r##"{"not":{"$ref":"#"}}"##,
-        ] {
+        for schema in [r##"{"$ref":"#"}"##, r##"{"allOf":[{"$ref":"#"}]}"##, r##"{"not":{"$ref":"#"}}"##] {
             // Whatever it says: it must come back.
             let _ = check_now(schema, "1");
         }

@@ -43,8 +43,6 @@ impl Signals {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Signal>> {
-        self.pending
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.pending.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

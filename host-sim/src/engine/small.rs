@@ -35,13 +35,10 @@ impl clock::Host for State {
 
     async fn entropy(&mut self, n: u32) -> wasmtime::Result<Vec<u8>> {
         if !(1..=ENTROPY_BYTES_MAX).contains(&n) {
-            return Err(wasmtime::Error::msg(format!(
-                "`clock.entropy` of {n} bytes, 1 to {ENTROPY_BYTES_MAX}"
-            )));
+            return Err(wasmtime::Error::msg(format!("`clock.entropy` of {n} bytes, 1 to {ENTROPY_BYTES_MAX}")));
         }
         let mut bytes = vec![0; n as usize];
-        getrandom::fill(&mut bytes)
-            .map_err(|error| wasmtime::Error::msg(format!("no randomness: {error}")))?;
+        getrandom::fill(&mut bytes).map_err(|error| wasmtime::Error::msg(format!("no randomness: {error}")))?;
         Ok(bytes)
     }
 }
@@ -76,10 +73,7 @@ impl schema::Host for State {
     ) -> wasmtime::Result<Result<Vec<schema::Violation>, String>> {
         self.waited();
         let violations = checker::check(schema, value).await;
-        let convert = |found: checker::Violation| schema::Violation {
-            path: found.path,
-            message: found.message,
-        };
+        let convert = |found: checker::Violation| schema::Violation { path: found.path, message: found.message };
         Ok(violations.map(|all| all.into_iter().map(convert).collect()))
     }
 }
@@ -90,10 +84,7 @@ impl log::Host for State {
         if level == log::Level::Error {
             self.last_error = Some(text.clone());
         }
-        let _ = self.handles.log.send(LogLine {
-            level: level.into(),
-            text,
-        });
+        let _ = self.handles.log.send(LogLine { level: level.into(), text });
         Ok(())
     }
 }

@@ -61,22 +61,16 @@ impl ComponentSource {
     pub(super) fn bytes(&self) -> Result<Vec<u8>, EngineError> {
         let bytes = match self {
             Self::Embedded => EMBEDDED.to_vec(),
-            Self::File(path) => std::fs::read(path).map_err(|source| EngineError::Read {
-                path: path.clone(),
-                source,
-            })?,
+            Self::File(path) => {
+                std::fs::read(path).map_err(|source| EngineError::Read { path: path.clone(), source })?
+            }
         };
         let problem = match bytes.get(..8) {
             Some([0, b'a', b's', b'm', 0x0d, 0, 1, 0]) => return Ok(bytes),
-            Some([0, b'a', b's', b'm', 1, 0, 0, 0]) => {
-                "it is a core module; build it for wasm32-wasip2"
-            }
+            Some([0, b'a', b's', b'm', 1, 0, 0, 0]) => "it is a core module; build it for wasm32-wasip2",
             Some([0, b'a', b's', b'm', ..]) => "it is of another version of the component model",
             _ => "it does not begin as WebAssembly does",
         };
-        Err(EngineError::NotComponent {
-            name: self.name(),
-            text: problem.into(),
-        })
+        Err(EngineError::NotComponent { name: self.name(), text: problem.into() })
     }
 }

@@ -53,10 +53,7 @@ impl State {
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView {
-            ctx: &mut self.wasi,
-            table: &mut self.table,
-        }
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
     }
 }
 
@@ -65,26 +62,10 @@ pub(super) fn store(engine: &Engine, handles: Handles, signals: Arc<Signals>) ->
     let limits = handles.limits.clone();
     let mut table = ResourceTable::new();
     table.set_max_capacity(limits.handles);
-    let memory = StoreLimitsBuilder::new()
-        .memory_size(limits.memory_bytes)
-        .memories(1)
-        .build();
+    let memory = StoreLimitsBuilder::new().memory_size(limits.memory_bytes).memories(1).build();
     // Nothing of the outside: no files, environment, arguments or network; output goes nowhere.
-    let wasi = WasiCtx::builder()
-        .allow_tcp(false)
-        .allow_udp(false)
-        .allow_ip_name_lookup(false)
-        .build();
-    let state = State {
-        handles,
-        signals,
-        table,
-        last_error: None,
-        uncertain: false,
-        ticks: 0,
-        memory,
-        wasi,
-    };
+    let wasi = WasiCtx::builder().allow_tcp(false).allow_udp(false).allow_ip_name_lookup(false).build();
+    let state = State { handles, signals, table, last_error: None, uncertain: false, ticks: 0, memory, wasi };
     let mut store = Store::new(engine, state);
     store.limiter(|state| &mut state.memory);
     store.set_hostcall_fuel(limits.hostcall_bytes);
@@ -97,10 +78,7 @@ pub(super) fn store(engine: &Engine, handles: Handles, signals: Arc<Signals>) ->
             return Err(Trap::Interrupt.into());
         }
         // Tokio's own yield goes to the back of its queue; wasmtime's goes to the front and starves the others.
-        Ok(UpdateDeadline::YieldCustom(
-            1,
-            Box::pin(tokio::task::yield_now()),
-        ))
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
     });
     store
 }

@@ -20,8 +20,5 @@ pub(super) fn start(engine: &Engine) -> io::Result<()> {
             thread::sleep(Duration::from_millis(TICK_MS));
         }
     };
-    thread::Builder::new()
-        .name("writ-epoch".into())
-        .spawn(tick)
-        .map(drop)
+    thread::Builder::new().name("writ-epoch".into()).spawn(tick).map(drop)
 }

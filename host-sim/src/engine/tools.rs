@@ -9,9 +9,7 @@ use std::task::{Context, Poll};
 use tokio::task::{JoinError, JoinHandle};
 use wasmtime::component::{Resource, ResourceTable};
 
-use super::bindings::writ::runtime::tools::{
-    Call, Declaration, Finished, Host, HostJob, Policy, Reply,
-};
+use super::bindings::writ::runtime::tools::{Call, Declaration, Finished, Host, HostJob, Policy, Reply};
 use super::guard::panic_text;
 use super::state::State;
 use crate::tools::{self, Tools};
@@ -43,15 +41,8 @@ impl Drop for JobHandle {
 impl Host for State {
     async fn describe(&mut self) -> wasmtime::Result<Vec<Declaration>> {
         let declared = declared(self.handles.tools.as_ref());
-        let fits = |tool: &Declaration| {
-            tool.parameters.len() <= PARAMETERS_BYTES_MAX && is_name(&tool.name)
-        };
-        Ok(declared
-            .into_iter()
-            .map(Declaration::from)
-            .filter(fits)
-            .take(TOOLS_MAX)
-            .collect())
+        let fits = |tool: &Declaration| tool.parameters.len() <= PARAMETERS_BYTES_MAX && is_name(&tool.name);
+        Ok(declared.into_iter().map(Declaration::from).filter(fits).take(TOOLS_MAX).collect())
     }
 
     async fn start(&mut self, call: Call) -> wasmtime::Result<Resource<JobHandle>> {
@@ -60,16 +51,9 @@ impl Host for State {
         Ok(self.table.push(JobHandle { task: Some(task) })?)
     }
 
-    async fn wait(
-        &mut self,
-        jobs: Vec<Resource<JobHandle>>,
-        until: Option<u64>,
-    ) -> wasmtime::Result<Vec<Finished>> {
+    async fn wait(&mut self, jobs: Vec<Resource<JobHandle>>, until: Option<u64>) -> wasmtime::Result<Vec<Finished>> {
         if jobs.len() > JOBS_MAX {
-            return Err(wasmtime::Error::msg(format!(
-                "`tools.wait` with {} jobs, at most {JOBS_MAX}",
-                jobs.len()
-            )));
+            return Err(wasmtime::Error::msg(format!("`tools.wait` with {} jobs, at most {JOBS_MAX}", jobs.len())));
         }
         self.waited();
         let clock = self.handles.clock.clone();
@@ -118,25 +102,15 @@ fn poll_jobs(
             Poll::Pending => running = true,
             Poll::Ready(ended) => {
                 job.task = None;
-                finished.push(Finished {
-                    index,
-                    reply: reply(ended),
-                });
+                finished.push(Finished { index, reply: reply(ended) });
             }
         }
     }
-    if finished.is_empty() && running {
-        Poll::Pending
-    } else {
-        Poll::Ready(Ok(finished))
-    }
+    if finished.is_empty() && running { Poll::Pending } else { Poll::Ready(Ok(finished)) }
 }
 
 async fn run(tools: Arc<dyn Tools>, call: tools::Call) -> tools::Reply {
-    if !declared(tools.as_ref())
-        .iter()
-        .any(|tool| tool.name == call.name)
-    {
+    if !declared(tools.as_ref()).iter().any(|tool| tool.name == call.name) {
         return tools::Reply::error(format!("There is no tool `{}`.", call.name));
     }
     tools.run(call).await
@@ -150,10 +124,7 @@ fn reply(ended: Result<tools::Reply, JoinError>) -> Reply {
             Err(_) => "The tool was stopped by the host.".to_owned(),
         }),
     };
-    Reply {
-        content: reply.content.to_string(),
-        is_error: reply.is_error,
-    }
+    Reply { content: reply.content.to_string(), is_error: reply.is_error }
 }
 
 /// A reply that the runtime may store, or an error that says what was wrong with it.
@@ -164,9 +135,7 @@ fn check_reply(reply: tools::Reply) -> tools::Reply {
     }
     let bytes = reply.content.to_string().len();
     if bytes > REPLY_BYTES_MAX {
-        return tools::Reply::error(format!(
-            "The tool's reply has {bytes} bytes, at most {REPLY_BYTES_MAX}."
-        ));
+        return tools::Reply::error(format!("The tool's reply has {bytes} bytes, at most {REPLY_BYTES_MAX}."));
     }
     reply
 }
@@ -177,28 +146,13 @@ fn declared(tools: &dyn Tools) -> Vec<tools::Declaration> {
 }
 
 fn is_name(name: &str) -> bool {
-    (1..=64).contains(&name.len())
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 impl From<Call> for tools::Call {
     fn from(call: Call) -> Self {
-        let Call {
-            effect_key,
-            name,
-            arguments,
-            thread,
-            call_id,
-        } = call;
-        Self {
-            effect_key,
-            name,
-            arguments,
-            thread,
-            call_id,
-        }
+        let Call { effect_key, name, arguments, thread, call_id } = call;
+        Self { effect_key, name, arguments, thread, call_id }
     }
 }
 
@@ -210,11 +164,6 @@ impl From<tools::Declaration> for Declaration {
             tools::Policy::Stepped => Policy::Stepped,
             tools::Policy::Ask => Policy::Ask,
         };
-        Self {
-            name: tool.name,
-            description: tool.description,
-            parameters: tool.parameters.to_string(),
-            policy,
-        }
+        Self { name: tool.name, description: tool.description, parameters: tool.parameters.to_string(), policy }
     }
 }

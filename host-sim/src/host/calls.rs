@@ -19,11 +19,7 @@ pub(super) struct Calls {
 
 impl Calls {
     pub(super) fn new(engine: Engine, handles: Handles) -> Self {
-        Self {
-            engine,
-            handles,
-            closed: false.into(),
-        }
+        Self { engine, handles, closed: false.into() }
     }
 
     pub(super) fn engine(&self) -> &Engine {
@@ -49,9 +45,7 @@ impl Calls {
 
     pub(super) async fn follow(&self, feed: &str, after: u64) -> Result<FeedPage, HostError> {
         let _place = self.place().await?;
-        self.engine
-            .follow(&self.call(Arc::default()), feed, after)
-            .await
+        self.engine.follow(&self.call(Arc::default()), feed, after).await
     }
 
     pub(super) async fn audit(&self, page: Option<String>) -> Result<AuditPage, HostError> {
@@ -65,11 +59,7 @@ impl Calls {
     }
 
     fn open<T>(&self, place: T) -> Result<T, HostError> {
-        if self.closed.load(Ordering::SeqCst) {
-            Err(HostError::Closed)
-        } else {
-            Ok(place)
-        }
+        if self.closed.load(Ordering::SeqCst) { Err(HostError::Closed) } else { Ok(place) }
     }
 
     fn call(&self, signals: Arc<Signals>) -> Call {

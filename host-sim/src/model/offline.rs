@@ -42,19 +42,13 @@ impl OfflineModel {
 #[async_trait]
 impl Model for OfflineModel {
     async fn describe(&self, _name: &str) -> Result<Description, ModelError> {
-        Ok(Description {
-            context_window: CONTEXT_WINDOW,
-            max_output: MAX_OUTPUT,
-        })
+        Ok(Description { context_window: CONTEXT_WINDOW, max_output: MAX_OUTPUT })
     }
 
     async fn start(&self, request: ModelRequest) -> Result<Box<dyn Completion>, ModelError> {
         let context = Context::read(&request)?;
         let offered: Vec<Value> = serde_json::from_str(&request.tools).unwrap_or_default();
-        let offered: Vec<&str> = offered
-            .iter()
-            .filter_map(|tool| tool.get("name").and_then(Value::as_str))
-            .collect();
+        let offered: Vec<&str> = offered.iter().filter_map(|tool| tool.get("name").and_then(Value::as_str)).collect();
         let pieces = self.pieces(&request, &context, answer(&context, &offered));
         Ok(Box::new(Planned::new(self.clock.clone(), pieces)))
     }
@@ -63,9 +57,7 @@ impl Model for OfflineModel {
 impl OfflineModel {
     fn pieces(&self, request: &ModelRequest, context: &Context, answer: Said) -> Vec<Piece> {
         let (text, call) = match answer {
-            Said::Call { name, arguments } => {
-                (format!("I'll use `{name}`."), Some((name, arguments)))
-            }
+            Said::Call { name, arguments } => (format!("I'll use `{name}`."), Some((name, arguments))),
             Said::Text(text) => (text, None),
         };
         let words: Vec<&str> = text.split_inclusive(' ').collect();
@@ -76,23 +68,11 @@ impl OfflineModel {
             }
             pieces.push(Piece::Event(Event::Text((*word).to_owned())));
         }
-        let read: usize = context
-            .messages
-            .iter()
-            .map(|(_, text)| text.split_whitespace().count())
-            .sum();
-        let stop = if call.is_some() {
-            StopReason::ToolUse
-        } else {
-            StopReason::End
-        };
+        let read: usize = context.messages.iter().map(|(_, text)| text.split_whitespace().count()).sum();
+        let stop = if call.is_some() { StopReason::ToolUse } else { StopReason::End };
         if let Some((name, arguments)) = call {
             let id = format!("call-{}", request.turn);
-            pieces.push(Piece::Event(Event::Call {
-                id,
-                name: name.to_owned(),
-                arguments: arguments.to_string(),
-            }));
+            pieces.push(Piece::Event(Event::Call { id, name: name.to_owned(), arguments: arguments.to_string() }));
         }
         pieces.push(Piece::Event(Event::Usage(Usage {
             input_tokens: Some(read as u64),
@@ -106,10 +86,7 @@ impl OfflineModel {
 
 /// What the model says next.
 enum Said {
-    Call {
-        name: &'static str,
-        arguments: Value,
-    },
+    Call { name: &'static str, arguments: Value },
     Text(String),
 }
 
@@ -128,9 +105,9 @@ fn answer(context: &Context, offered: &[&str]) -> Said {
         return Said::Text(format!("The tool says:\n{}", results.join("\n")));
     }
     match command(asked) {
-        Some(Ok((name, _))) if !offered.contains(&name) => Said::Text(format!(
-            "This agent has no tool `{name}`, so I can't do that."
-        )),
+        Some(Ok((name, _))) if !offered.contains(&name) => {
+            Said::Text(format!("This agent has no tool `{name}`, so I can't do that."))
+        }
         Some(Ok((name, arguments))) => Said::Call { name, arguments },
         Some(Err(usage)) => Said::Text(usage),
         None if asked.is_empty() => Said::Text("I got a message without text.".to_owned()),
@@ -150,10 +127,7 @@ fn command(asked: &str) -> Option<Result<(&'static str, Value), String>> {
         ("/read", "") => Err("Please name a file: /read PATH".to_owned()),
         ("/read", path) => Ok(("read", json!({"path": path}))),
         ("/write", rest) => match rest.split_once(char::is_whitespace) {
-            Some((path, content)) => Ok((
-                "write",
-                json!({"path": path, "content": content.trim_start()}),
-            )),
+            Some((path, content)) => Ok(("write", json!({"path": path, "content": content.trim_start()}))),
             None => Err("Please name a file and its text: /write PATH TEXT".to_owned()),
         },
         _ => return None,

@@ -33,11 +33,7 @@ pub(crate) struct Planned {
 
 impl Planned {
     pub(crate) fn new(clock: Arc<dyn Clock>, pieces: Vec<Piece>) -> Self {
-        Self {
-            clock,
-            pieces: pieces.into(),
-            due: None,
-        }
+        Self { clock, pieces: pieces.into(), due: None }
     }
 }
 
@@ -74,11 +70,7 @@ pub(crate) fn split(text: &str, count: usize) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     let count = count.clamp(1, chars.len().max(1));
     (0..count)
-        .map(|k| {
-            chars[k * chars.len() / count..(k + 1) * chars.len() / count]
-                .iter()
-                .collect::<String>()
-        })
+        .map(|k| chars[k * chars.len() / count..(k + 1) * chars.len() / count].iter().collect::<String>())
         .filter(|piece| !piece.is_empty())
         .collect()
 }

@@ -50,40 +50,20 @@ impl ReplayModel {
     /// A model that plays `recording` and hands over its steers through `steer`.
     pub fn new(recording: Arc<Recording>, steer: Arc<dyn Steer>) -> Self {
         let is_answer = |(_, message): &(usize, &Message)| message.role == Role::Assistant;
-        let answers = recording
-            .messages
-            .iter()
-            .enumerate()
-            .filter(is_answer)
-            .map(|(index, _)| index)
-            .collect();
-        Self {
-            recording,
-            steer,
-            clock: Arc::new(NoWaiting),
-            delay_ms: 0,
-            answers,
-        }
+        let answers = recording.messages.iter().enumerate().filter(is_answer).map(|(index, _)| index).collect();
+        Self { recording, steer, clock: Arc::new(NoWaiting), delay_ms: 0, answers }
     }
 
     /// Waits `delay_ms` milliseconds on `clock` before each piece of an answer.
     pub fn with_delay(self, clock: Arc<dyn Clock>, delay_ms: u64) -> Self {
-        Self {
-            clock,
-            delay_ms,
-            ..self
-        }
+        Self { clock, delay_ms, ..self }
     }
 
     fn answer_at(&self, turn: u64) -> Result<usize, ModelError> {
-        let found = usize::try_from(turn)
-            .ok()
-            .and_then(|turn| self.answers.get(turn));
+        let found = usize::try_from(turn).ok().and_then(|turn| self.answers.get(turn));
         found.copied().ok_or_else(|| {
             let count = self.answers.len();
-            ModelError::Invalid(format!(
-                "the recording has {count} answers; the thread asks for number {turn}"
-            ))
+            ModelError::Invalid(format!("the recording has {count} answers; the thread asks for number {turn}"))
         })
     }
 
@@ -97,25 +77,15 @@ impl ReplayModel {
         };
         for block in &message.blocks {
             match block {
-                Block::Call {
-                    id,
-                    name,
-                    arguments,
-                } => {
+                Block::Call { id, name, arguments } => {
                     let arguments = match arguments {
                         Value::String(text) => text.clone(),
                         value => value.to_string(),
                     };
-                    push(Event::Call {
-                        id: id.clone(),
-                        name: name.clone(),
-                        arguments,
-                    });
+                    push(Event::Call { id: id.clone(), name: name.clone(), arguments });
                 }
                 Block::Other(value) => push(Event::Block(value.to_string())),
-                Block::Text(text) => split(text, CHUNKS)
-                    .into_iter()
-                    .for_each(|piece| push(Event::Text(piece))),
+                Block::Text(text) => split(text, CHUNKS).into_iter().for_each(|piece| push(Event::Text(piece))),
             }
         }
         if let Some(usage) = message.usage {
@@ -132,48 +102,31 @@ impl Model for ReplayModel {
     /// Every name is known. The window is so large that nothing is ever compacted: a recording has no answer to a
     /// request for a summary.
     async fn describe(&self, _name: &str) -> Result<Description, ModelError> {
-        Ok(Description {
-            context_window: u32::MAX / 2,
-            max_output: u32::MAX / 4,
-        })
+        Ok(Description { context_window: u32::MAX / 2, max_output: u32::MAX / 4 })
     }
 
     async fn start(&self, request: ModelRequest) -> Result<Box<dyn Completion>, ModelError> {
         let context = Context::read(&request)?;
         if context.summary {
-            return Err(ModelError::Invalid(
-                "a recording has no summaries to give".to_owned(),
-            ));
+            return Err(ModelError::Invalid("a recording has no summaries to give".to_owned()));
         }
         let at = self.answer_at(request.turn)?;
         match place(&self.recording, at, &context) {
             Place::Here => {}
             Place::Before(input) => {
                 self.steer.steer(input).await;
-                let message = format!(
-                    "input {input} of the recording enters the running turn here; ask again"
-                );
-                return Err(ModelError::Transient {
-                    retry_after_ms: Some(0),
-                    message,
-                });
+                let message = format!("input {input} of the recording enters the running turn here; ask again");
+                return Err(ModelError::Transient { retry_after_ms: Some(0), message });
             }
             Place::Elsewhere(why) => {
                 let turn = request.turn;
-                return Err(ModelError::Invalid(format!(
-                    "the session left the recording before answer {turn}: {why}"
-                )));
+                return Err(ModelError::Invalid(format!("the session left the recording before answer {turn}: {why}")));
             }
         }
         let Some(message) = self.recording.messages.get(at) else {
-            return Err(ModelError::Invalid(format!(
-                "the recording has no message {at}"
-            )));
+            return Err(ModelError::Invalid(format!("the recording has no message {at}")));
         };
-        Ok(Box::new(Planned::new(
-            self.clock.clone(),
-            self.plan(at, message),
-        )))
+        Ok(Box::new(Planned::new(self.clock.clone(), self.plan(at, message))))
     }
 }
 
@@ -189,18 +142,8 @@ enum Place {
 }
 
 fn place(recording: &Recording, at: usize, context: &Context) -> Place {
-    let text = |message: usize| {
-        recording
-            .messages
-            .get(message)
-            .map(Message::text)
-            .unwrap_or_default()
-    };
-    let Some(last) = recording
-        .inputs
-        .iter()
-        .rposition(|input| input.message < at)
-    else {
+    let text = |message: usize| recording.messages.get(message).map(Message::text).unwrap_or_default();
+    let Some(last) = recording.inputs.iter().rposition(|input| input.message < at) else {
         return match context.last_user() {
             None => Place::Here,
             Some(got) => Place::Elsewhere(format!("expected no user message, got {}", shown(got))),
@@ -217,18 +160,11 @@ fn place(recording: &Recording, at: usize, context: &Context) -> Place {
         before = input.message;
     }
     let present = context.trailing_users();
-    let in_order = present
-        .iter()
-        .zip(&steers)
-        .all(|(present, (_, steer))| present == steer);
+    let in_order = present.iter().zip(&steers).all(|(present, (_, steer))| present == steer);
     if let Some((number, _)) = steers.get(present.len()).filter(|_| in_order) {
         return Place::Before(*number);
     }
-    let expected = recording
-        .inputs
-        .get(last)
-        .map(|input| text(input.message))
-        .unwrap_or_default();
+    let expected = recording.inputs.get(last).map(|input| text(input.message)).unwrap_or_default();
     match context.last_user() {
         Some(got) if got == expected => Place::Here,
         got => Place::Elsewhere(format!(
@@ -240,18 +176,11 @@ fn place(recording: &Recording, at: usize, context: &Context) -> Place {
 }
 
 fn ending(message: &Message, next: Option<Role>) -> Piece {
-    let error = |default: &str| {
-        message
-            .error_message
-            .clone()
-            .unwrap_or_else(|| default.to_owned())
-    };
+    let error = |default: &str| message.error_message.clone().unwrap_or_else(|| default.to_owned());
     let stop = match message.stop_reason.as_deref() {
         Some("aborted") => return Piece::Fail(ModelError::Cancelled(error("aborted"))),
         Some("error") => {
-            return Piece::Fail(ModelError::Invalid(error(
-                "the recorded answer ended in an error",
-            )));
+            return Piece::Fail(ModelError::Invalid(error("the recorded answer ended in an error")));
         }
         Some("length") => StopReason::Length,
         Some("pause") => StopReason::Pause,
@@ -266,9 +195,5 @@ fn ending(message: &Message, next: Option<Role>) -> Piece {
 
 fn shown(text: &str) -> String {
     let short: String = text.chars().take(SHOWN_CHARS_MAX).collect();
-    if short.len() < text.len() {
-        format!("{short:?}…")
-    } else {
-        format!("{short:?}")
-    }
+    if short.len() < text.len() { format!("{short:?}…") } else { format!("{short:?}") }
 }

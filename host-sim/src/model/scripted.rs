@@ -41,11 +41,7 @@ pub struct ScriptedModel {
 impl ScriptedModel {
     /// A model that plays `script`, its delays on `clock`.
     pub fn new(script: Arc<Script>, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            script,
-            clock,
-            failures: Mutex::default(),
-        }
+        Self { script, clock, failures: Mutex::default() }
     }
 
     /// The failure that is due for a request key, counted.
@@ -68,9 +64,9 @@ impl ScriptedModel {
 
     fn check_model(&self, name: &str) -> Result<(), ModelError> {
         match &self.script.model.name {
-            Some(known) if known != name => Err(ModelError::Invalid(format!(
-                "unknown model `{name}`; the script has only `{known}`"
-            ))),
+            Some(known) if known != name => {
+                Err(ModelError::Invalid(format!("unknown model `{name}`; the script has only `{known}`")))
+            }
             _ => Ok(()),
         }
     }
@@ -81,10 +77,7 @@ impl Model for ScriptedModel {
     async fn describe(&self, name: &str) -> Result<Description, ModelError> {
         self.check_model(name)?;
         let model = &self.script.model;
-        Ok(Description {
-            context_window: model.context_window,
-            max_output: model.max_output,
-        })
+        Ok(Description { context_window: model.context_window, max_output: model.max_output })
     }
 
     async fn start(&self, request: ModelRequest) -> Result<Box<dyn Completion>, ModelError> {
@@ -95,12 +88,7 @@ impl Model for ScriptedModel {
         } else {
             let answer = choose(&self.script, request.turn, &context)?;
             let fail = self.due_failure(&request.key, answer);
-            if let Some(Fail {
-                kind: Some(kind),
-                after_chunks: None,
-                ..
-            }) = fail
-            {
+            if let Some(Fail { kind: Some(kind), after_chunks: None, .. }) = fail {
                 return Err(error(*kind, fail));
             }
             plan(answer, fail, request.turn)
@@ -112,12 +100,7 @@ impl Model for ScriptedModel {
 /// The rule of `crate::script`, "Which answer is given".
 fn choose<'a>(script: &'a Script, turn: u64, context: &Context) -> Result<&'a Answer, ModelError> {
     let asked = context.last_user().unwrap_or_default();
-    let matches = |answer: &Answer| {
-        answer
-            .when
-            .as_ref()
-            .is_some_and(|when| asked.contains(when.as_str()))
-    };
+    let matches = |answer: &Answer| answer.when.as_ref().is_some_and(|when| asked.contains(when.as_str()));
     let first = script.answers.iter().position(matches);
     let candidates: Vec<&Answer> = script
         .answers
@@ -126,11 +109,7 @@ fn choose<'a>(script: &'a Script, turn: u64, context: &Context) -> Result<&'a An
         .filter(|answer| answer.when.is_none() || matches(answer))
         .collect();
     let number = match first {
-        Some(_) => context
-            .since_last_user()
-            .iter()
-            .filter(|(role, _)| role == "assistant")
-            .count(),
+        Some(_) => context.since_last_user().iter().filter(|(role, _)| role == "assistant").count(),
         None => usize::try_from(turn).unwrap_or(usize::MAX),
     };
     if let Some(answer) = candidates.get(number) {
@@ -150,21 +129,11 @@ fn choose<'a>(script: &'a Script, turn: u64, context: &Context) -> Result<&'a An
 fn plan(answer: &Answer, fail: Option<&Fail>, turn: u64) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let chunks = split(&answer.text, answer.chunks.unwrap_or(1) as usize);
-    let cut_at = fail
-        .and_then(|fail| fail.after_chunks)
-        .map(|count| count as usize);
-    let ending = |fail: Option<&Fail>| {
-        fail.and_then(|fail| fail.kind)
-            .map(|kind| Piece::Fail(error(kind, fail)))
-    };
+    let cut_at = fail.and_then(|fail| fail.after_chunks).map(|count| count as usize);
+    let ending = |fail: Option<&Fail>| fail.and_then(|fail| fail.kind).map(|kind| Piece::Fail(error(kind, fail)));
     let wait = (answer.delay_ms > 0).then_some(Piece::Wait(answer.delay_ms));
 
-    pieces.extend(
-        answer
-            .blocks
-            .iter()
-            .map(|block| Piece::Event(Event::Block(block.to_string()))),
-    );
+    pieces.extend(answer.blocks.iter().map(|block| Piece::Event(Event::Block(block.to_string()))));
     for (index, chunk) in chunks.iter().enumerate() {
         if cut_at == Some(index) {
             pieces.extend(ending(fail));
@@ -181,19 +150,12 @@ fn plan(answer: &Answer, fail: Option<&Fail>, turn: u64) -> Vec<Piece> {
         pieces.extend(wait);
     }
     pieces.extend(answer.calls.iter().enumerate().map(|(index, call)| {
-        let id = call
-            .id
-            .clone()
-            .unwrap_or_else(|| format!("call-{turn}-{index}"));
+        let id = call.id.clone().unwrap_or_else(|| format!("call-{turn}-{index}"));
         let arguments = match &call.arguments {
             Value::String(text) => text.clone(),
             value => value.to_string(),
         };
-        Piece::Event(Event::Call {
-            id,
-            name: call.name.clone(),
-            arguments,
-        })
+        Piece::Event(Event::Call { id, name: call.name.clone(), arguments })
     }));
     if let Some(usage) = answer.usage {
         pieces.push(Piece::Event(Event::Usage(Usage {
@@ -220,31 +182,22 @@ fn stop(answer: &Answer) -> StopReason {
 }
 
 fn error(kind: FailKind, fail: Option<&Fail>) -> ModelError {
-    let message = fail
-        .and_then(|fail| fail.message.clone())
-        .unwrap_or_else(|| "as the script says".to_owned());
+    let message = fail.and_then(|fail| fail.message.clone()).unwrap_or_else(|| "as the script says".to_owned());
     match kind {
         FailKind::Cancelled => ModelError::Cancelled(message),
         FailKind::Invalid => ModelError::Invalid(message),
         FailKind::Overflow => ModelError::Overflow(message),
         FailKind::Quota => ModelError::Quota(message),
         FailKind::Refused => ModelError::Refused(message),
-        FailKind::Transient => ModelError::Transient {
-            retry_after_ms: fail.and_then(|fail| fail.retry_after_ms),
-            message,
-        },
+        FailKind::Transient => {
+            ModelError::Transient { retry_after_ms: fail.and_then(|fail| fail.retry_after_ms), message }
+        }
         FailKind::Unauthorized => ModelError::Unauthorized(message),
         FailKind::Unknown => ModelError::Unknown(message),
     }
 }
 
 fn summary(script: &Script, count: usize) -> Vec<Piece> {
-    let text = script
-        .summary
-        .clone()
-        .unwrap_or_else(|| format!("A summary of {count} messages."));
-    vec![
-        Piece::Event(Event::Text(text)),
-        Piece::Event(Event::Stop(StopReason::End)),
-    ]
+    let text = script.summary.clone().unwrap_or_else(|| format!("A summary of {count} messages."));
+    vec![Piece::Event(Event::Text(text)), Piece::Event(Event::Stop(StopReason::End))]
 }

@@ -69,10 +69,7 @@ impl Instances {
         };
         entry.asked = Some(work.clone());
         match &entry.phase {
-            Phase::Running { signals } => work
-                .signal
-                .into_iter()
-                .for_each(|signal| signals.push(signal)),
+            Phase::Running { signals } => work.signal.into_iter().for_each(|signal| signals.push(signal)),
             Phase::Waiting { woken, .. } => woken.notify_one(),
         }
         true
@@ -80,31 +77,17 @@ impl Instances {
 
     /// Whether an instance runs now.
     pub(super) fn is_running(&self, instance: &str) -> bool {
-        self.entries
-            .get(instance)
-            .is_some_and(|entry| matches!(entry.phase, Phase::Running { .. }))
+        self.entries.get(instance).is_some_and(|entry| matches!(entry.phase, Phase::Running { .. }))
     }
 
     /// Begins a stay of an instance that has none. It counts as running; its task is to be set.
     pub(super) fn begin(&mut self, instance: &str) -> Ticket {
         self.tickets += 1;
         let number = self.tickets;
-        let phase = Phase::Running {
-            signals: Arc::default(),
-        };
-        let entry = Entry {
-            number,
-            task: None,
-            phase,
-            asked: None,
-            failures: 0,
-            hurried: 0,
-        };
+        let phase = Phase::Running { signals: Arc::default() };
+        let entry = Entry { number, task: None, phase, asked: None, failures: 0, hurried: 0 };
         self.entries.insert(instance.to_owned(), entry);
-        Ticket {
-            instance: instance.to_owned(),
-            number,
-        }
+        Ticket { instance: instance.to_owned(), number }
     }
 
     /// Sets the task of a stay, if it is not over yet.
@@ -129,18 +112,14 @@ impl Instances {
             Phase::Running { signals } => signals.clone(),
             Phase::Waiting { .. } => Arc::default(),
         };
-        entry.phase = Phase::Running {
-            signals: signals.clone(),
-        };
+        entry.phase = Phase::Running { signals: signals.clone() };
         Some(signals)
     }
 
     /// A wait is over: what was asked for, if anything. From here on the instance counts as running.
     pub(super) fn asked(&mut self, ticket: &Ticket) -> Option<Work> {
         let entry = self.find(ticket)?;
-        entry.phase = Phase::Running {
-            signals: Arc::default(),
-        };
+        entry.phase = Phase::Running { signals: Arc::default() };
         entry.asked.take()
     }
 
@@ -156,26 +135,13 @@ impl Instances {
             return Next::Nothing;
         };
         let failed = matches!(outcome, Err(_) | Ok(RunOutcome::Failed(_)));
-        entry.failures = if failed {
-            entry.failures.saturating_add(1)
-        } else {
-            0
-        };
+        entry.failures = if failed { entry.failures.saturating_add(1) } else { 0 };
         let hurried = matches!(outcome, Ok(RunOutcome::Later(at)) if *at <= now);
-        entry.hurried = if hurried {
-            entry.hurried.saturating_add(1)
-        } else {
-            0
-        };
+        entry.hurried = if hurried { entry.hurried.saturating_add(1) } else { 0 };
         // What was asked for during the run gets its run, whatever this one says (a signal was for this one only).
         if let Some(work) = entry.asked.take() {
-            entry.phase = Phase::Running {
-                signals: Arc::default(),
-            };
-            return Next::Run(Work {
-                signal: None,
-                ..work
-            });
+            entry.phase = Phase::Running { signals: Arc::default() };
+            return Next::Run(Work { signal: None, ..work });
         }
         let due = match outcome {
             Ok(RunOutcome::Idle | RunOutcome::Fenced) | Err(HostError::Closed) => {
@@ -187,15 +153,10 @@ impl Instances {
             Ok(RunOutcome::Later(at)) => {
                 (*at).max(now.saturating_add(back_off(entry.hurried.saturating_sub(1), limits)))
             }
-            Ok(RunOutcome::Failed(_)) | Err(_) => {
-                now.saturating_add(back_off(entry.failures, limits))
-            }
+            Ok(RunOutcome::Failed(_)) | Err(_) => now.saturating_add(back_off(entry.failures, limits)),
         };
         let woken = Arc::new(Notify::new());
-        entry.phase = Phase::Waiting {
-            due,
-            woken: woken.clone(),
-        };
+        entry.phase = Phase::Waiting { due, woken: woken.clone() };
         Next::Wait { due, woken }
     }
 
@@ -219,9 +180,7 @@ impl Instances {
     }
 
     fn find(&mut self, ticket: &Ticket) -> Option<&mut Entry> {
-        self.entries
-            .get_mut(&ticket.instance)
-            .filter(|entry| entry.number == ticket.number)
+        self.entries.get_mut(&ticket.instance).filter(|entry| entry.number == ticket.number)
     }
 }
 
@@ -229,10 +188,7 @@ impl Instances {
 pub(super) fn back_off(failures: u32, limits: &HostLimits) -> u64 {
     match failures {
         0 => 0,
-        n => limits
-            .retry_ms_min
-            .saturating_mul(1 << (n - 1).min(32))
-            .min(limits.retry_ms_max),
+        n => limits.retry_ms_min.saturating_mul(1 << (n - 1).min(32)).min(limits.retry_ms_max),
     }
 }
 
@@ -243,15 +199,8 @@ mod tests {
     #[test]
     fn back_off_doubles_up_to_its_most() {
         let limits = HostLimits::default();
-        let delays: Vec<_> = (0..10)
-            .map(|failures| back_off(failures, &limits))
-            .collect();
-        assert_eq!(
-            delays,
-            [
-                0, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000
-            ]
-        );
+        let delays: Vec<_> = (0..10).map(|failures| back_off(failures, &limits)).collect();
+        assert_eq!(delays, [0, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
         assert_eq!(back_off(u32::MAX, &limits), 30_000);
     }
 }

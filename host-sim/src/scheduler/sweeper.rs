@@ -53,10 +53,7 @@ impl Scheduler {
                 return Ok(found);
             }
         }
-        Err(HostError::Broken {
-            export: "pending",
-            text: format!("more than {PAGES_MAX} pages"),
-        })
+        Err(HostError::Broken { export: "pending", text: format!("more than {PAGES_MAX} pages") })
     }
 
     /// Sweeps in the background. Asked for twice before it has begun, it is done once.
@@ -87,27 +84,17 @@ impl Scheduler {
 
     /// Starts the periodic sweeps, unless the clock is virtual: it would never stand still.
     pub(super) fn sweep_now_and_then(&self) {
-        let Some(period_ms) = self
-            .0
-            .limits
-            .sweep_ms
-            .filter(|_| !self.0.clock.is_virtual())
-        else {
+        let Some(period_ms) = self.0.limits.sweep_ms.filter(|_| !self.0.clock.is_virtual()) else {
             return;
         };
-        let task = self
-            .0
-            .runtime
-            .spawn(sweep_each(period_ms.max(1), Arc::downgrade(&self.0)));
+        let task = self.0.runtime.spawn(sweep_each(period_ms.max(1), Arc::downgrade(&self.0)));
         self.0.lock().sweeper.periodic = Some(task.abort_handle());
     }
 }
 
 async fn sweep_each(period_ms: u64, scheduler: Weak<Inner>) {
     while let Some(clock) = scheduler.upgrade().map(|inner| inner.clock.clone()) {
-        clock
-            .wait_until(clock.now().saturating_add(period_ms))
-            .await;
+        clock.wait_until(clock.now().saturating_add(period_ms)).await;
         let Some(inner) = scheduler.upgrade() else {
             return;
         };
@@ -129,11 +116,7 @@ async fn sweep_while_wanted(scheduler: Scheduler, mut end: End) {
         }
         if failures > 0 {
             scheduler.0.lock().sweeper.wanted = true;
-            let due = scheduler
-                .0
-                .clock
-                .now()
-                .saturating_add(back_off(failures, &scheduler.0.limits));
+            let due = scheduler.0.clock.now().saturating_add(back_off(failures, &scheduler.0.limits));
             scheduler.0.clock.wait_until(due).await;
         }
     }

@@ -40,47 +40,21 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Script, ScriptError> {
     let invalid = |at: usize, message: String| {
         let before = text.get(..at).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
-        let column = before
-            .rsplit('\n')
-            .next()
-            .unwrap_or_default()
-            .chars()
-            .count()
-            + 1;
-        ScriptError::Invalid {
-            file: file.to_owned(),
-            line,
-            column,
-            message,
-        }
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        ScriptError::Invalid { file: file.to_owned(), line, column, message }
     };
     if text.len() > SCRIPT_BYTES_MAX {
-        return Err(invalid(
-            0,
-            format!(
-                "{} bytes; a script has at most {SCRIPT_BYTES_MAX}",
-                text.len()
-            ),
-        ));
+        return Err(invalid(0, format!("{} bytes; a script has at most {SCRIPT_BYTES_MAX}", text.len())));
     }
     let raw: Raw = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         invalid(at, error.message().replace('\n', " "))
     })?;
     if raw.answer.len() > ANSWERS_MAX {
-        return Err(invalid(
-            0,
-            format!(
-                "{} answers; a script has at most {ANSWERS_MAX}",
-                raw.answer.len()
-            ),
-        ));
+        return Err(invalid(0, format!("{} answers; a script has at most {ANSWERS_MAX}", raw.answer.len())));
     }
     if raw.tool.len() > TOOLS_MAX {
-        return Err(invalid(
-            0,
-            format!("{} tools; a script has at most {TOOLS_MAX}", raw.tool.len()),
-        ));
+        return Err(invalid(0, format!("{} tools; a script has at most {TOOLS_MAX}", raw.tool.len())));
     }
     for answer in &raw.answer {
         check_answer(answer.get_ref()).map_err(|message| invalid(answer.span().start, message))?;
@@ -90,24 +64,11 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Script, ScriptError> {
         let at = tool.span().start;
         check_tool(tool.get_ref()).map_err(|message| invalid(at, message))?;
         if !names.insert(tool.get_ref().name.as_str()) {
-            return Err(invalid(
-                at,
-                format!(
-                    "a tool named `{}` stands above already",
-                    tool.get_ref().name
-                ),
-            ));
+            return Err(invalid(at, format!("a tool named `{}` stands above already", tool.get_ref().name)));
         }
     }
-    if let Some(summary) = raw
-        .summary
-        .as_ref()
-        .filter(|summary| summary.get_ref().text.trim().is_empty())
-    {
-        return Err(invalid(
-            summary.span().start,
-            "`text` of the summary must not be empty".to_owned(),
-        ));
+    if let Some(summary) = raw.summary.as_ref().filter(|summary| summary.get_ref().text.trim().is_empty()) {
+        return Err(invalid(summary.span().start, "`text` of the summary must not be empty".to_owned()));
     }
     Ok(Script {
         model: raw.model,
@@ -121,20 +82,11 @@ fn check_answer(answer: &Answer) -> Result<(), String> {
     if answer.when.as_deref() == Some("") {
         return Err("`when` must not be empty; leave it out for an answer to anything".to_owned());
     }
-    if let Some(chunks) = answer
-        .chunks
-        .filter(|chunks| !(1..=CHUNKS_MAX).contains(chunks))
-    {
-        return Err(format!(
-            "`chunks` is {chunks}; allowed are 1 to {CHUNKS_MAX}"
-        ));
+    if let Some(chunks) = answer.chunks.filter(|chunks| !(1..=CHUNKS_MAX).contains(chunks)) {
+        return Err(format!("`chunks` is {chunks}; allowed are 1 to {CHUNKS_MAX}"));
     }
     check_delay(answer.delay_ms)?;
-    if answer
-        .blocks
-        .iter()
-        .any(|block| !block.get("type").is_some_and(Value::is_string))
-    {
+    if answer.blocks.iter().any(|block| !block.get("type").is_some_and(Value::is_string)) {
         return Err("each of `blocks` must be a table with a `type`".to_owned());
     }
     let Some(fail) = &answer.fail else {
@@ -160,10 +112,7 @@ fn check_tool(tool: &ScriptTool) -> Result<(), String> {
     check_delay(tool.delay_ms)?;
     match (&tool.reply, tool.replies.is_empty()) {
         (Some(_), false) => Err("a tool has either `reply` or `replies`, not both".to_owned()),
-        (None, true) => Err(format!(
-            "tool `{}` needs `reply = \"…\"` or `replies = [\"…\", …]`",
-            tool.name
-        )),
+        (None, true) => Err(format!("tool `{}` needs `reply = \"…\"` or `replies = [\"…\", …]`", tool.name)),
         _ => Ok(()),
     }
 }
@@ -191,22 +140,15 @@ pub(super) fn json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, 
     to_json(toml::Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
 
-pub(super) fn json_list<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<Value>, D::Error> {
+pub(super) fn json_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Value>, D::Error> {
     let values = Vec::<toml::Value>::deserialize(deserializer)?;
-    values
-        .into_iter()
-        .map(|value| to_json(value).map_err(serde::de::Error::custom))
-        .collect()
+    values.into_iter().map(|value| to_json(value).map_err(serde::de::Error::custom)).collect()
 }
 
 /// JSON has no dates and no infinite numbers: the first become text, the second are refused.
 fn to_json(value: toml::Value) -> Result<Value, String> {
     Ok(match value {
-        toml::Value::Array(values) => {
-            Value::Array(values.into_iter().map(to_json).collect::<Result<_, _>>()?)
-        }
+        toml::Value::Array(values) => Value::Array(values.into_iter().map(to_json).collect::<Result<_, _>>()?),
         toml::Value::Boolean(value) => value.into(),
         toml::Value::Datetime(value) => value.to_string().into(),
         toml::Value::Float(value) => serde_json::Number::from_f64(value)
@@ -215,10 +157,7 @@ fn to_json(value: toml::Value) -> Result<Value, String> {
         toml::Value::Integer(value) => value.into(),
         toml::Value::String(value) => value.into(),
         toml::Value::Table(table) => Value::Object(
-            table
-                .into_iter()
-                .map(|(key, value)| Ok((key, to_json(value)?)))
-                .collect::<Result<_, String>>()?,
+            table.into_iter().map(|(key, value)| Ok((key, to_json(value)?))).collect::<Result<_, String>>()?,
         ),
     })
 }

@@ -45,22 +45,14 @@ pub fn check_commit(guard: &Guard, writes: &[Write]) -> Result<(), StoreError> {
     at_most("commit", "writes", writes.len(), COMMIT_WRITES_MAX)?;
     check_key(&guard.key)?;
     if let Some(expect) = &guard.expect {
-        at_most(
-            "expected value of the guard",
-            "bytes",
-            expect.len(),
-            VALUE_BYTES_MAX,
-        )?;
+        at_most("expected value of the guard", "bytes", expect.len(), VALUE_BYTES_MAX)?;
     }
     let home = partition(&guard.key);
     let mut seen = HashSet::with_capacity(writes.len());
     for write in writes {
         check_write(write, home)?;
         if !seen.insert(write.key.as_str()) {
-            return Err(StoreError::Denied(format!(
-                "the key {:?} stands twice in one commit",
-                write.key
-            )));
+            return Err(StoreError::Denied(format!("the key {:?} stands twice in one commit", write.key)));
         }
     }
     at_most("commit", "bytes", commit_bytes(writes), COMMIT_BYTES_MAX)
@@ -68,10 +60,7 @@ pub fn check_commit(guard: &Guard, writes: &[Write]) -> Result<(), StoreError> {
 
 /// The size of a commit, in bytes: the keys and values of its writes.
 pub fn commit_bytes(writes: &[Write]) -> usize {
-    writes
-        .iter()
-        .map(|write| write.key.len() + write.value.as_ref().map_or(0, Vec::len))
-        .sum()
+    writes.iter().map(|write| write.key.len() + write.value.as_ref().map_or(0, Vec::len)).sum()
 }
 
 fn check_write(write: &Write, home: &str) -> Result<(), StoreError> {
@@ -79,12 +68,7 @@ fn check_write(write: &Write, home: &str) -> Result<(), StoreError> {
     if let Some(value) = &write.value
         && value.len() > VALUE_BYTES_MAX
     {
-        at_most(
-            &format!("value of {:?}", write.key),
-            "bytes",
-            value.len(),
-            VALUE_BYTES_MAX,
-        )?;
+        at_most(&format!("value of {:?}", write.key), "bytes", value.len(), VALUE_BYTES_MAX)?;
     }
     if partition(&write.key) != home {
         return Err(StoreError::Denied(format!(
@@ -106,9 +90,7 @@ fn at_most(what: &str, unit: &str, actual: usize, limit: usize) -> Result<(), St
     if actual <= limit {
         return Ok(());
     }
-    Err(StoreError::TooLarge(format!(
-        "{what}: {actual} {unit}, and the limit is {limit}"
-    )))
+    Err(StoreError::TooLarge(format!("{what}: {actual} {unit}, and the limit is {limit}")))
 }
 
 #[cfg(test)]
@@ -129,30 +111,16 @@ mod tests {
         let keys = vec!["k".to_owned(); READ_KEYS_MAX + 1];
         assert_eq!(
             check_get_many(&keys),
-            Err(StoreError::TooLarge(
-                "get-many: 257 keys, and the limit is 256".to_owned()
-            ))
+            Err(StoreError::TooLarge("get-many: 257 keys, and the limit is 256".to_owned()))
         );
     }
 
     #[test]
     fn a_guard_that_no_store_can_hold_is_refused() {
-        let guard = |bytes| Guard {
-            key: "p/0/g".to_owned(),
-            expect: Some(vec![0; bytes]),
-        };
+        let guard = |bytes| Guard { key: "p/0/g".to_owned(), expect: Some(vec![0; bytes]) };
         assert_eq!(check_commit(&guard(VALUE_BYTES_MAX), &[]), Ok(()));
-        assert!(matches!(
-            check_commit(&guard(VALUE_BYTES_MAX + 1), &[]),
-            Err(StoreError::TooLarge(_))
-        ));
-        let nameless = Guard {
-            key: String::new(),
-            expect: None,
-        };
-        assert!(matches!(
-            check_commit(&nameless, &[]),
-            Err(StoreError::Denied(_))
-        ));
+        assert!(matches!(check_commit(&guard(VALUE_BYTES_MAX + 1), &[]), Err(StoreError::TooLarge(_))));
+        let nameless = Guard { key: String::new(), expect: None };
+        assert!(matches!(check_commit(&nameless, &[]), Err(StoreError::Denied(_))));
     }
 }

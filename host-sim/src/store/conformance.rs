@@ -76,24 +76,15 @@ macro_rules! store_conformance {
 }
 
 fn guard(key: &str, expect: Option<&[u8]>) -> Guard {
-    Guard {
-        key: key.to_owned(),
-        expect: expect.map(<[u8]>::to_vec),
-    }
+    Guard { key: key.to_owned(), expect: expect.map(<[u8]>::to_vec) }
 }
 
 fn put(key: &str, value: impl Into<Value>) -> Write {
-    Write {
-        key: key.to_owned(),
-        value: Some(value.into()),
-    }
+    Write { key: key.to_owned(), value: Some(value.into()) }
 }
 
 fn delete(key: &str) -> Write {
-    Write {
-        key: key.to_owned(),
-        value: None,
-    }
+    Write { key: key.to_owned(), value: None }
 }
 
 async fn get(store: &dyn Store, key: &str) -> Option<Value> {

@@ -146,43 +146,18 @@ mod tests {
     #[tokio::test]
     async fn every_call_is_counted_once_and_in_its_place() {
         let store = CountedStore::new(Arc::new(MemoryStore::new()));
-        let guard = |expect: Option<&[u8]>| Guard {
-            key: "p/0/g".to_owned(),
-            expect: expect.map(<[u8]>::to_vec),
-        };
-        let write = |key: &str| Write {
-            key: key.to_owned(),
-            value: Some(b"1".to_vec()),
-        };
+        let guard = |expect: Option<&[u8]>| Guard { key: "p/0/g".to_owned(), expect: expect.map(<[u8]>::to_vec) };
+        let write = |key: &str| Write { key: key.to_owned(), value: Some(b"1".to_vec()) };
         let before = store.calls();
         assert_eq!(before, StoreCalls::default());
 
         store.get_many(vec!["p/0/g".to_owned(); 3]).await.unwrap();
-        store
-            .commit(guard(None), vec![write("p/0/g"), write("p/0/a")])
-            .await
-            .unwrap();
-        store
-            .commit(guard(None), vec![write("p/0/g")])
-            .await
-            .unwrap();
-        store
-            .commit(guard(None), vec![write("q/0/foreign")])
-            .await
-            .unwrap_err();
-        store
-            .append_later(guard(Some(b"1")), vec![write("p/0/b")], Arc::default())
-            .await;
+        store.commit(guard(None), vec![write("p/0/g"), write("p/0/a")]).await.unwrap();
+        store.commit(guard(None), vec![write("p/0/g")]).await.unwrap();
+        store.commit(guard(None), vec![write("q/0/foreign")]).await.unwrap_err();
+        store.append_later(guard(Some(b"1")), vec![write("p/0/b")], Arc::default()).await;
         let after = store.calls();
-        let expected = StoreCalls {
-            reads: 1,
-            keys_read: 3,
-            commits: 3,
-            applied: 1,
-            stale: 1,
-            writes: 2,
-            appends: 1,
-        };
+        let expected = StoreCalls { reads: 1, keys_read: 3, commits: 3, applied: 1, stale: 1, writes: 2, appends: 1 };
         assert_eq!(after - before, expected);
         assert_eq!(after - after, StoreCalls::default());
     }

@@ -8,8 +8,12 @@ use std::sync::Condvar;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use ::redb::StorageBackend;
+
+/// How long [`HeldSyncs::wait`] waits: only a test that is to fail waits so long.
+pub const HELD_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// A disk. Clones are the same disk. What is written is seen by later reads at once, and survives a
 /// [power loss](Self::after_power_loss) only if a flush has succeeded since.
@@ -102,24 +106,12 @@ impl FaultDisk {
     /// written before the last successful flush, and nothing else.
     pub fn after_power_loss(&self) -> Self {
         let durable = self.lock().durable.clone();
-        let disk = Disk {
-            live: durable.clone(),
-            durable,
-            ..Disk::default()
-        };
-        Self {
-            shared: Arc::new(Shared {
-                disk: Mutex::new(disk),
-                changed: Condvar::new(),
-            }),
-        }
+        let disk = Disk { live: durable.clone(), durable, ..Disk::default() };
+        Self { shared: Arc::new(Shared { disk: Mutex::new(disk), changed: Condvar::new() }) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Disk> {
-        self.shared
-            .disk
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -127,11 +119,7 @@ impl FaultDisk {
         while disk.permits == Some(0) {
             disk.held = true;
             self.shared.changed.notify_all();
-            disk = self
-                .shared
-                .changed
-                .wait(disk)
-                .unwrap_or_else(PoisonError::into_inner);
+            disk = self.shared.changed.wait(disk).unwrap_or_else(PoisonError::into_inner);
         }
         disk.permits = disk.permits.map(|permits| permits.saturating_sub(1));
         match disk.sync_fails_after {
@@ -165,16 +153,14 @@ impl HeldSyncs {
     }
 
     /// Blocks until a flush waits for a permit.
+    ///
+    /// # Panics
+    /// When none has come within [`HELD_WAIT_MAX`]: the store under test flushes less than the test expects.
     pub fn wait(&self) {
-        let mut disk = self.disk.lock();
-        while !disk.held {
-            disk = self
-                .disk
-                .shared
-                .changed
-                .wait(disk)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        let disk = self.disk.lock();
+        let waited = self.disk.shared.changed.wait_timeout_while(disk, HELD_WAIT_MAX, |disk| !disk.held);
+        let (_disk, end) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(!end.timed_out(), "no flush came to be held");
     }
 }
 
@@ -209,9 +195,7 @@ impl StorageBackend for FaultBackend {
             return Err(fault("reading"));
         }
         let start = index(offset)?;
-        let from = start
-            .checked_add(out.len())
-            .and_then(|end| disk.live.get(start..end));
+        let from = start.checked_add(out.len()).and_then(|end| disk.live.get(start..end));
         out.copy_from_slice(from.ok_or_else(out_of_range)?);
         Ok(())
     }
@@ -228,9 +212,7 @@ impl StorageBackend for FaultBackend {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut disk = self.disk.lock();
         let start = index(offset)?;
-        let to = start
-            .checked_add(data.len())
-            .and_then(|end| disk.live.get_mut(start..end));
+        let to = start.checked_add(data.len()).and_then(|end| disk.live.get_mut(start..end));
         to.ok_or_else(out_of_range)?.copy_from_slice(data);
         Ok(())
     }

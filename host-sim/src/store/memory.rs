@@ -77,16 +77,10 @@ impl Store for MemoryStore {
     async fn dump(&self) -> Result<Vec<(String, Value)>, StoreError> {
         let pairs = self.pairs();
         let shown = pairs.iter().filter(|(key, _)| component_key_allowed(key));
-        Ok(shown
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect())
+        Ok(shown.map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
     async fn count(&self) -> Result<u64, StoreError> {
-        Ok(self
-            .pairs()
-            .keys()
-            .filter(|key| component_key_allowed(key))
-            .count() as u64)
+        Ok(self.pairs().keys().filter(|key| component_key_allowed(key)).count() as u64)
     }
 }

@@ -89,12 +89,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Queues journal writes: applied in order while the guard holds, otherwise dropped. Never waits for the disk.
     /// `lost` is raised by one when they are dropped.
-    async fn append_later(
-        &self,
-        guard: Guard,
-        writes: Vec<Write>,
-        lost: std::sync::Arc<std::sync::atomic::AtomicU32>,
-    );
+    async fn append_later(&self, guard: Guard, writes: Vec<Write>, lost: std::sync::Arc<std::sync::atomic::AtomicU32>);
 
     /// Waits for all that `append_later` has queued before this call.
     async fn flush(&self);

@@ -110,30 +110,17 @@ impl RedbStore {
         let slot = Arc::new(Slot::new(opener()?));
         let backlog = Arc::new(Backlog::default());
         let (requests, queue) = mpsc::channel();
-        let committer = Committer {
-            slot: slot.clone(),
-            backlog: backlog.clone(),
-            opener,
-        };
+        let committer = Committer { slot: slot.clone(), backlog: backlog.clone(), opener };
         let committer = thread::Builder::new()
             .name("writ-committer".to_owned())
             .spawn(move || committer.run(&queue))
             .map_err(OpenError::Thread)?;
-        Ok(Self {
-            slot,
-            backlog,
-            requests: Some(requests),
-            committer: Some(committer),
-        })
+        Ok(Self { slot, backlog, requests: Some(requests), committer: Some(committer) })
     }
 
     fn send(&self, request: Request) -> Result<(), StoreError> {
         let stopped = || StoreError::Unavailable("the store has stopped".to_owned());
-        self.requests
-            .as_ref()
-            .ok_or_else(stopped)?
-            .send(request)
-            .map_err(|_| stopped())
+        self.requests.as_ref().ok_or_else(stopped)?.send(request).map_err(|_| stopped())
     }
 
     /// Runs one read. When the database has failed, waits until it is open again, and reads once more.
@@ -151,12 +138,8 @@ impl RedbStore {
         };
         let (answer, answered) = oneshot::channel();
         self.send(Request::Reopen { failed, answer })?;
-        answered
-            .await
-            .map_err(|_| StoreError::Unavailable("the store has stopped".to_owned()))??;
-        self.read_once(read)
-            .await?
-            .map_err(|(fault, _)| StoreError::Unavailable(fault.text))
+        answered.await.map_err(|_| StoreError::Unavailable("the store has stopped".to_owned()))??;
+        self.read_once(read).await?.map_err(|(fault, _)| StoreError::Unavailable(fault.text))
     }
 
     async fn read_once<T, F>(&self, read: F) -> Result<Result<T, (Fault, u64)>, StoreError>
@@ -194,38 +177,20 @@ impl Store for RedbStore {
     async fn get_many(&self, keys: Vec<String>) -> Result<Vec<Option<Value>>, StoreError> {
         check_get_many(&keys)?;
         let keys = Arc::new(keys);
-        self.read(move |database| values(&database.begin_read()?, &keys))
-            .await
+        self.read(move |database| values(&database.begin_read()?, &keys)).await
     }
 
     async fn commit(&self, guard: Guard, writes: Vec<Write>) -> Result<Outcome, StoreError> {
         check_commit(&guard, &writes)?;
         let (answer, answered) = oneshot::channel();
-        self.send(Request::Commit {
-            guard,
-            writes,
-            answer,
-        })?;
-        answered.await.unwrap_or_else(|_| {
-            Err(StoreError::Unknown(
-                "the store stopped before it answered".to_owned(),
-            ))
-        })
+        self.send(Request::Commit { guard, writes, answer })?;
+        answered.await.unwrap_or_else(|_| Err(StoreError::Unknown("the store stopped before it answered".to_owned())))
     }
 
     async fn append_later(&self, guard: Guard, writes: Vec<Write>, lost: Arc<AtomicU32>) {
         let bytes = commit_bytes(&writes);
         let fits = check_commit(&guard, &writes).is_ok() && self.backlog.take(bytes);
-        if !fits
-            || self
-                .send(Request::Later {
-                    guard,
-                    writes,
-                    bytes,
-                    lost: lost.clone(),
-                })
-                .is_err()
-        {
+        if !fits || self.send(Request::Later { guard, writes, bytes, lost: lost.clone() }).is_err() {
             lost.fetch_add(1, Ordering::SeqCst);
         }
     }

@@ -50,35 +50,19 @@ impl ReplayTools {
         let mut by_id: HashMap<String, Vec<usize>> = HashMap::new();
         for (index, recorded) in results.iter().enumerate() {
             if let Some(message) = recording.messages.get(recorded.result) {
-                by_id
-                    .entry(message.tool_call_id.clone())
-                    .or_default()
-                    .push(index);
+                by_id.entry(message.tool_call_id.clone()).or_default().push(index);
             }
         }
-        Self {
-            recording,
-            delay: None,
-            results,
-            by_id,
-            given: Mutex::default(),
-        }
+        Self { recording, delay: None, results, by_id, given: Mutex::default() }
     }
 
     /// Each call takes `delay_ms` milliseconds on `clock`.
     pub fn with_delay(self, clock: Arc<dyn Clock>, delay_ms: u64) -> Self {
-        Self {
-            delay: Some((clock, delay_ms)),
-            ..self
-        }
+        Self { delay: Some((clock, delay_ms)), ..self }
     }
 
     fn find(&self, call: &Call) -> Option<usize> {
-        let of_id = self
-            .by_id
-            .get(&call.call_id)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        let of_id = self.by_id.get(&call.call_id).map(Vec::as_slice).unwrap_or_default();
         if let [only] = of_id {
             return Some(*only);
         }
@@ -90,10 +74,7 @@ impl ReplayTools {
         let all: Vec<usize> = (0..self.results.len()).collect();
         let candidates = if of_id.is_empty() { &all } else { of_id };
         let found = candidates.iter().copied().find(|index| {
-            let fits = self
-                .results
-                .get(*index)
-                .is_some_and(|r| r.name == call.name && r.arguments == arguments);
+            let fits = self.results.get(*index).is_some_and(|r| r.name == call.name && r.arguments == arguments);
             fits && !given.used.contains(index)
         })?;
         given.used.insert(found);
@@ -116,9 +97,7 @@ impl Tools for ReplayTools {
 
     async fn run(&self, call: Call) -> Reply {
         if let Some((clock, delay_ms)) = &self.delay {
-            clock
-                .wait_until(clock.now().saturating_add(*delay_ms))
-                .await;
+            clock.wait_until(clock.now().saturating_add(*delay_ms)).await;
         }
         let found = self.find(&call).and_then(|index| self.results.get(index));
         match found.and_then(|recorded| self.recording.messages.get(recorded.result)) {
@@ -127,15 +106,11 @@ impl Tools for ReplayTools {
                     Value::String(text) => json!([{"type": "text", "text": text}]),
                     content => content.clone(),
                 };
-                Reply {
-                    content,
-                    is_error: message.is_error,
-                }
+                Reply { content, is_error: message.is_error }
             }
-            None => Reply::error(format!(
-                "The recording has no result for call `{}` of `{}`.",
-                call.call_id, call.name
-            )),
+            None => {
+                Reply::error(format!("The recording has no result for call `{}` of `{}`.", call.call_id, call.name))
+            }
         }
     }
 }
@@ -148,16 +123,9 @@ fn pair(recording: &Recording) -> Vec<Recorded> {
         match message.role {
             Role::Assistant => open = message.calls().collect(),
             Role::ToolResult => {
-                if let Some(at) = open
-                    .iter()
-                    .position(|(id, _, _)| *id == message.tool_call_id)
-                {
+                if let Some(at) = open.iter().position(|(id, _, _)| *id == message.tool_call_id) {
                     let (_, name, arguments) = open.remove(at);
-                    pairs.push(Recorded {
-                        name: name.to_owned(),
-                        arguments: arguments.clone(),
-                        result: index,
-                    });
+                    pairs.push(Recorded { name: name.to_owned(), arguments: arguments.clone(), result: index });
                 }
             }
             Role::User => {}

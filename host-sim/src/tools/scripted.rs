@@ -56,10 +56,7 @@ impl Tools for ScriptedTools {
 
     async fn run(&self, call: Call) -> Reply {
         let Some(tool) = self.script.tools.iter().find(|tool| tool.name == call.name) else {
-            return unknown_tool(
-                &call.name,
-                self.script.tools.iter().map(|tool| tool.name.as_str()),
-            );
+            return unknown_tool(&call.name, self.script.tools.iter().map(|tool| tool.name.as_str()));
         };
         let number = match self.log.record(&call) {
             Ok(number) => number,
@@ -68,19 +65,11 @@ impl Tools for ScriptedTools {
             }
         };
         if tool.delay_ms > 0 {
-            self.clock
-                .wait_until(self.clock.now().saturating_add(tool.delay_ms))
-                .await;
+            self.clock.wait_until(self.clock.now().saturating_add(tool.delay_ms)).await;
         }
-        let template = tool
-            .reply
-            .as_ref()
-            .or_else(|| tool.replies.get(number).or(tool.replies.last()));
+        let template = tool.reply.as_ref().or_else(|| tool.replies.get(number).or(tool.replies.last()));
         let text = fill(template.map_or("", String::as_str), &call.arguments);
-        Reply {
-            is_error: tool.error,
-            ..Reply::text(text)
-        }
+        Reply { is_error: tool.error, ..Reply::text(text) }
     }
 }
 
@@ -116,36 +105,25 @@ struct State {
 impl ExecutionLog {
     /// A log in memory only.
     pub fn in_memory() -> Self {
-        Self {
-            state: Mutex::default(),
-        }
+        Self { state: Mutex::default() }
     }
 
     /// A log that continues a file, made if it is absent: counts go on where the last process left them.
     ///
     /// A line that a kill has torn is passed over.
     pub fn open(path: impl AsRef<Path>) -> std::io::Result<Self> {
-        let mut file = File::options()
-            .create(true)
-            .append(true)
-            .read(true)
-            .open(path)?;
+        let mut file = File::options().create(true).append(true).read(true).open(path)?;
         let mut text = String::new();
         std::io::Read::read_to_string(&mut file, &mut text)?;
         let mut state = State::default();
-        for execution in text
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Execution>(line).ok())
-        {
+        for execution in text.lines().filter_map(|line| serde_json::from_str::<Execution>(line).ok()) {
             state.add(execution.effect_key, execution.name, execution.arguments);
         }
         if !text.is_empty() && !text.ends_with('\n') {
             file.write_all(b"\n")?;
         }
         state.file = Some(file);
-        Ok(Self {
-            state: Mutex::new(state),
-        })
+        Ok(Self { state: Mutex::new(state) })
     }
 
     /// All executions so far.
@@ -155,18 +133,14 @@ impl ExecutionLog {
 
     /// How often a call has been executed.
     pub fn count(&self, effect_key: &str) -> u32 {
-        self.lock()
-            .keys
-            .get(effect_key)
-            .map_or(0, |(count, _)| *count)
+        self.lock().keys.get(effect_key).map_or(0, |(count, _)| *count)
     }
 
     /// Records an execution; returns the call's number among the calls of its tool, from 0. A call keeps its number
     /// when it is executed again.
     fn record(&self, call: &Call) -> std::io::Result<usize> {
         let mut state = self.lock();
-        let arguments =
-            serde_json::from_str(&call.arguments).unwrap_or_else(|_| call.arguments.clone().into());
+        let arguments = serde_json::from_str(&call.arguments).unwrap_or_else(|_| call.arguments.clone().into());
         let (execution, number) = state.add(call.effect_key.clone(), call.name.clone(), arguments);
         let mut line = serde_json::to_vec(&execution)?;
         line.push(b'\n');
@@ -190,12 +164,7 @@ impl State {
             (0, *next - 1)
         });
         *count += 1;
-        let execution = Execution {
-            effect_key,
-            name,
-            arguments,
-            count: *count,
-        };
+        let execution = Execution { effect_key, name, arguments, count: *count };
         self.executions.push(execution.clone());
         (execution, *number)
     }
@@ -209,10 +178,7 @@ fn fill(template: &str, arguments: &str) -> String {
     while let Some(open) = rest.find('{') {
         let (before, from) = rest.split_at(open);
         filled.push_str(before);
-        let name = from
-            .get(1..)
-            .and_then(|inner| inner.split_once('}'))
-            .map(|(name, _)| name);
+        let name = from.get(1..).and_then(|inner| inner.split_once('}')).map(|(name, _)| name);
         match name.and_then(|name| Some((name, arguments.get(name)?))) {
             Some((name, value)) => {
                 match value {
@@ -237,10 +203,7 @@ mod tests {
     #[test]
     fn fill_replaces_known_arguments_only_and_only_once() {
         let arguments = r#"{"a": 7, "b": "{a}", "c": [1]}"#;
-        assert_eq!(
-            fill("{a} {b} {c} {d} {\"a\": {a}} {", arguments),
-            "7 {a} [1] {d} {\"a\": 7} {"
-        );
+        assert_eq!(fill("{a} {b} {c} {d} {\"a\": {a}} {", arguments), "7 {a} [1] {d} {\"a\": 7} {");
         assert_eq!(fill("{a}", "not json"), "{a}");
     }
 }

@@ -25,27 +25,16 @@ pub struct Toolbox {
 impl Toolbox {
     /// Joins boxes, each with a label for error messages. The order of the tools is that of the boxes.
     pub fn new(boxes: Vec<(String, Arc<dyn Tools>)>) -> Result<Self, ToolboxError> {
-        let mut toolbox = Self {
-            boxes: Vec::new(),
-            declarations: Vec::new(),
-            owner_of: BTreeMap::new(),
-        };
+        let mut toolbox = Self { boxes: Vec::new(), declarations: Vec::new(), owner_of: BTreeMap::new() };
         let mut labels: Vec<String> = Vec::new();
         for (label, tools) in boxes {
             let index = toolbox.boxes.len();
             labels.push(label.clone());
             for declaration in tools.describe() {
-                check_name(&declaration.name).map_err(|reason| ToolboxError::Name {
-                    label: label.clone(),
-                    reason,
-                })?;
+                check_name(&declaration.name).map_err(|reason| ToolboxError::Name { label: label.clone(), reason })?;
                 if let Some(first) = toolbox.owner_of.insert(declaration.name.clone(), index) {
                     let first = labels.get(first).cloned().unwrap_or_default();
-                    return Err(ToolboxError::Duplicate {
-                        name: declaration.name,
-                        first,
-                        second: label,
-                    });
+                    return Err(ToolboxError::Duplicate { name: declaration.name, first, second: label });
                 }
                 toolbox.declarations.push(declaration);
             }
@@ -65,16 +54,9 @@ impl Tools for Toolbox {
     }
 
     async fn run(&self, call: Call) -> Reply {
-        match self
-            .owner_of
-            .get(&call.name)
-            .and_then(|index| self.boxes.get(*index))
-        {
+        match self.owner_of.get(&call.name).and_then(|index| self.boxes.get(*index)) {
             Some(tools) => tools.run(call).await,
-            None => unknown_tool(
-                &call.name,
-                self.declarations.iter().map(|known| known.name.as_str()),
-            ),
+            None => unknown_tool(&call.name, self.declarations.iter().map(|known| known.name.as_str())),
         }
     }
 }
@@ -121,9 +103,7 @@ impl ToolboxError {
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'_' || c == b'-';
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(allowed) {
-        return Err(format!(
-            "tool name {name:?}: allowed are 1 to {NAME_BYTES_MAX} of A–Z a–z 0–9 _ -"
-        ));
+        return Err(format!("tool name {name:?}: allowed are 1 to {NAME_BYTES_MAX} of A–Z a–z 0–9 _ -"));
     }
     Ok(())
 }
@@ -131,10 +111,6 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
 /// The error for a tool that nobody has.
 pub(crate) fn unknown_tool<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Reply {
     let known: Vec<&str> = known.collect();
-    let known = if known.is_empty() {
-        "there are none".to_owned()
-    } else {
-        known.join(", ")
-    };
+    let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
     Reply::error(format!("There is no tool `{name}`. Known tools: {known}."))
 }

@@ -46,9 +46,7 @@ pub struct Workspace {
 impl Workspace {
     /// A workspace in `store`, under `host/ws/`.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self {
-            files: Files::new(store),
-        }
+        Self { files: Files::new(store) }
     }
 
     async fn answer(&self, call: &Call) -> Result<String, String> {
@@ -72,10 +70,7 @@ impl Workspace {
         let path = WorkspacePath::parse(&arguments.path)?;
         let change = |_: Option<&str>| {
             let note = format!("wrote {} bytes", arguments.content.len());
-            Ok(Change {
-                content: arguments.content.clone(),
-                note,
-            })
+            Ok(Change { content: arguments.content.clone(), note })
         };
         self.files.change(call, &path, change).await
     }
@@ -84,10 +79,8 @@ impl Workspace {
         let arguments: EditArguments = arguments(call)?;
         let path = WorkspacePath::parse(&arguments.path)?;
         let change = |content: Option<&str>| {
-            let content = content
-                .ok_or_else(|| format!("There is no file `{path}`. `list` shows the files."))?;
-            replace_once(content, &arguments.old_text, &arguments.new_text)
-                .map_err(|why| format!("`{path}`: {why}"))
+            let content = content.ok_or_else(|| format!("There is no file `{path}`. `list` shows the files."))?;
+            replace_once(content, &arguments.old_text, &arguments.new_text).map_err(|why| format!("`{path}`: {why}"))
         };
         self.files.change(call, &path, change).await
     }
@@ -100,18 +93,10 @@ impl Workspace {
         files.retain(|(path, _)| path.starts_with(prefix));
         files.sort();
         if files.is_empty() {
-            let what = if prefix.is_empty() {
-                "no files".to_owned()
-            } else {
-                format!("no files under `{prefix}`")
-            };
+            let what = if prefix.is_empty() { "no files".to_owned() } else { format!("no files under `{prefix}`") };
             return Ok(format!("There are {what}."));
         }
-        Ok(files
-            .iter()
-            .map(|(path, bytes)| format!("{path} ({bytes} bytes)"))
-            .collect::<Vec<_>>()
-            .join("\n"))
+        Ok(files.iter().map(|(path, bytes)| format!("{path} ({bytes} bytes)")).collect::<Vec<_>>().join("\n"))
     }
 }
 
@@ -121,15 +106,13 @@ impl Tools for Workspace {
         let path = json!({"type": "string", "description": "Relative path, such as notes/todo.md"});
         let text = json!({"type": "string"});
         let line = json!({"type": "integer", "minimum": 1});
-        let declare = |name: &str, description: &str, properties: Value, required: Value| {
-            Declaration {
-                name: name.to_owned(),
-                description: description.to_owned(),
-                parameters: json!({
-                    "type": "object", "properties": properties, "required": required, "additionalProperties": false
-                }),
-                policy: Policy::ReplaySafe,
-            }
+        let declare = |name: &str, description: &str, properties: Value, required: Value| Declaration {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            parameters: json!({
+                "type": "object", "properties": properties, "required": required, "additionalProperties": false
+            }),
+            policy: Policy::ReplaySafe,
         };
         let [read, write, edit, list] = NAMES;
         vec![
@@ -207,8 +190,7 @@ struct ListArguments {
 }
 
 fn arguments<T: DeserializeOwned>(call: &Call) -> Result<T, String> {
-    serde_json::from_str(&call.arguments)
-        .map_err(|error| format!("Arguments of `{}`: {error}.", call.name))
+    serde_json::from_str(&call.arguments).map_err(|error| format!("Arguments of `{}`: {error}.", call.name))
 }
 
 /// Lines `offset` … `offset + limit − 1`, and a note when there are more.
@@ -218,21 +200,12 @@ fn lines(content: &str, offset: usize, limit: Option<usize>) -> Result<String, S
     }
     let lines: Vec<&str> = content.split_inclusive('\n').collect();
     if offset > lines.len().max(1) {
-        return Err(format!(
-            "`offset` is {offset}, but the file has {} lines.",
-            lines.len()
-        ));
+        return Err(format!("`offset` is {offset}, but the file has {} lines.", lines.len()));
     }
-    let end = limit.map_or(lines.len(), |limit| {
-        offset.saturating_add(limit - 1).min(lines.len())
-    });
+    let end = limit.map_or(lines.len(), |limit| offset.saturating_add(limit - 1).min(lines.len()));
     let shown = lines.get(offset - 1..end).unwrap_or_default().concat();
     if end < lines.len() {
-        return Ok(format!(
-            "{shown}[lines {offset} to {end} of {}; go on with offset {}]",
-            lines.len(),
-            end + 1
-        ));
+        return Ok(format!("{shown}[lines {offset} to {end} of {}; go on with offset {}]", lines.len(), end + 1));
     }
     Ok(shown)
 }
@@ -243,60 +216,29 @@ fn replace_once(content: &str, old: &str, new: &str) -> Result<Change, String> {
     }
     let mut found: Vec<usize> = Vec::new();
     let mut from = 0;
-    while let Some(at) = content
-        .get(from..)
-        .and_then(|rest| rest.find(old))
-        .map(|at| from + at)
-    {
+    while let Some(at) = content.get(from..).and_then(|rest| rest.find(old)).map(|at| from + at) {
         found.push(at);
         // Matches may overlap, so the search goes on at the next character.
-        from = at
-            + content
-                .get(at..)
-                .and_then(|rest| rest.chars().next())
-                .map_or(1, char::len_utf8);
+        from = at + content.get(at..).and_then(|rest| rest.chars().next()).map_or(1, char::len_utf8);
     }
     let line = |at: usize| content.get(..at).unwrap_or_default().matches('\n').count() + 1;
     match found.as_slice() {
         [at] => {
             let (before, rest) = content.split_at(*at);
             let after = rest.strip_prefix(old).unwrap_or_default();
-            let note = format!(
-                "replaced {} bytes by {} at line {}",
-                old.len(),
-                new.len(),
-                line(*at)
-            );
-            Ok(Change {
-                content: [before, new, after].concat(),
-                note,
-            })
+            let note = format!("replaced {} bytes by {} at line {}", old.len(), new.len(), line(*at));
+            Ok(Change { content: [before, new, after].concat(), note })
         }
         [] => {
-            let first = old
-                .lines()
-                .map(str::trim)
-                .find(|line| !line.is_empty())
-                .unwrap_or_default();
-            let near = content
-                .lines()
-                .position(|line| !first.is_empty() && line.contains(first));
+            let first = old.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+            let near = content.lines().position(|line| !first.is_empty() && line.contains(first));
             let hint = near.map_or(String::new(), |at| {
-                format!(
-                    " Line {} looks like its beginning; compare white space and what follows.",
-                    at + 1
-                )
+                format!(" Line {} looks like its beginning; compare white space and what follows.", at + 1)
             });
-            Err(format!(
-                "`old_text` does not occur.{hint} Read the file and copy the text exactly."
-            ))
+            Err(format!("`old_text` does not occur.{hint} Read the file and copy the text exactly."))
         }
         many => {
-            let lines: Vec<String> = many
-                .iter()
-                .take(5)
-                .map(|at| line(*at).to_string())
-                .collect();
+            let lines: Vec<String> = many.iter().take(5).map(|at| line(*at).to_string()).collect();
             let more = if many.len() > 5 { ", …" } else { "" };
             Err(format!(
                 "`old_text` occurs {} times (lines {}{more}). Add text around it so that it occurs once.",
@@ -327,10 +269,7 @@ mod tests {
     fn lines_are_counted_from_one() {
         assert_eq!(lines("a\nb\nc", 1, None).unwrap(), "a\nb\nc");
         assert_eq!(lines("a\nb\nc", 3, Some(9)).unwrap(), "c");
-        assert_eq!(
-            lines("a\nb\nc", 1, Some(2)).unwrap(),
-            "a\nb\n[lines 1 to 2 of 3; go on with offset 3]"
-        );
+        assert_eq!(lines("a\nb\nc", 1, Some(2)).unwrap(), "a\nb\n[lines 1 to 2 of 3; go on with offset 3]");
         assert_eq!(lines("", 1, None).unwrap(), "");
         assert!(lines("a", 2, None).unwrap_err().contains("1 lines"));
         assert!(lines("a", 0, None).is_err());

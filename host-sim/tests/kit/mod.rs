@@ -30,29 +30,13 @@ fn build() -> PathBuf {
     let target_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest");
     let mut cargo = Command::new(env!("CARGO"));
     // What clippy, coverage or the caller set for the host is not for the guest.
-    for name in [
-        "CARGO_ENCODED_RUSTFLAGS",
-        "RUSTFLAGS",
-        "CARGO_BUILD_TARGET",
-        "RUSTC_WRAPPER",
-        "RUSTC_WORKSPACE_WRAPPER",
-    ] {
+    for name in
+        ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS", "CARGO_BUILD_TARGET", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"]
+    {
         cargo.env_remove(name);
     }
-    cargo
-        .args([
-            "build",
-            "--release",
-            "--locked",
-            "--target",
-            "wasm32-wasip2",
-            "--manifest-path",
-        ])
-        .arg(manifest);
-    let status = cargo
-        .env("CARGO_TARGET_DIR", &target_dir)
-        .status()
-        .expect("cargo runs");
+    cargo.args(["build", "--release", "--locked", "--target", "wasm32-wasip2", "--manifest-path"]).arg(manifest);
+    let status = cargo.env("CARGO_TARGET_DIR", &target_dir).status().expect("cargo runs");
     assert!(status.success(), "the test guest could not be built");
     target_dir.join("wasm32-wasip2/release/guest.wasm")
 }
@@ -60,9 +44,7 @@ fn build() -> PathBuf {
 /// An engine with the test guest that all tests of a binary share.
 pub fn engine() -> Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
-    ENGINE
-        .get_or_init(|| engine_of(&HostLimits::small()))
-        .clone()
+    ENGINE.get_or_init(|| engine_of(&HostLimits::small())).clone()
 }
 
 /// An engine with the test guest and a pool of its own.
@@ -102,14 +84,7 @@ impl Kit {
             settings: [("pending".to_owned(), pending.to_owned())].into(),
             limits,
         };
-        Self {
-            host: Host::with_engine(engine, parts),
-            store,
-            tools,
-            models,
-            clock,
-            seen,
-        }
+        Self { host: Host::with_engine(engine, parts), store, tools, models, clock, seen }
     }
 
     /// One order to `respond`.
@@ -119,11 +94,7 @@ impl Kit {
 
     /// One order to `respond`, and what the guest says.
     pub async fn told(&self, order: &str, lines: &str) -> String {
-        self.ask(order, lines)
-            .await
-            .expect("an answer")
-            .text()
-            .into_owned()
+        self.ask(order, lines).await.expect("an answer").text().into_owned()
     }
 
     /// Has `respond` hand out work, one `instance [signal]` a line.
@@ -133,9 +104,6 @@ impl Kit {
 }
 
 pub async fn ask(host: &Host, order: &str, lines: &str) -> Result<Response, HostError> {
-    let request = Request {
-        body: lines.into(),
-        ..Request::new("POST", format!("/{order}"))
-    };
+    let request = Request { body: lines.into(), ..Request::new("POST", format!("/{order}")) };
     host.respond(request).await
 }

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use host_sim::model::{
-    Completion, Description, Event, Model, ModelError, ModelRequest, StopReason,
-};
+use host_sim::model::{Completion, Description, Event, Model, ModelError, ModelRequest, StopReason};
 use host_sim::store::{Guard, Outcome, Store, StoreError, Value, Write};
 use host_sim::tools::{Call, Declaration, Policy, Reply, Tools};
 use tokio::sync::{Barrier, Mutex as AsyncMutex, Semaphore, mpsc};
@@ -60,10 +58,7 @@ impl Drop for TellDrop {
     }
 }
 
-type Orders = (
-    mpsc::UnboundedSender<String>,
-    Arc<AsyncMutex<mpsc::UnboundedReceiver<String>>>,
-);
+type Orders = (mpsc::UnboundedSender<String>, Arc<AsyncMutex<mpsc::UnboundedReceiver<String>>>);
 
 /// The tools. `next` tells its arguments and waits for an order for its thread; the others do what their name says.
 pub struct ScriptTools {
@@ -79,10 +74,7 @@ pub struct ScriptTools {
 impl ScriptTools {
     /// Gives the runs of an instance their next order.
     pub fn order(&self, instance: &str, order: &str) {
-        self.orders_of(instance)
-            .0
-            .send(order.to_owned())
-            .expect("kept open");
+        self.orders_of(instance).0.send(order.to_owned()).expect("kept open");
     }
 
     fn orders_of(&self, instance: &str) -> Orders {
@@ -104,38 +96,23 @@ impl Tools for ScriptTools {
             parameters: serde_json::json!({}),
             policy: Policy::Plain,
         };
-        [
-            "next",
-            "say",
-            "meet",
-            "gate",
-            "hang",
-            "hung",
-            "panic",
-            "not-blocks",
-            "too-large",
-            "not a name",
-        ]
-        .map(declare)
-        .into()
+        ["next", "say", "meet", "gate", "hang", "hung", "tell", "panic", "not-blocks", "too-large", "not a name"]
+            .map(declare)
+            .into()
     }
 
     async fn run(&self, call: Call) -> Reply {
         match call.name.as_str() {
             "next" => {
-                self.tell
-                    .send(format!("{}: {}", call.thread, call.arguments))
-                    .unwrap();
-                let order = self
-                    .orders_of(&call.thread)
-                    .1
-                    .lock_owned()
-                    .await
-                    .recv()
-                    .await;
+                self.tell.send(format!("{}: {}", call.thread, call.arguments)).unwrap();
+                let order = self.orders_of(&call.thread).1.lock_owned().await.recv().await;
                 Reply::text(order.expect("kept open"))
             }
             "say" => Reply::text(call.effect_key),
+            "tell" => {
+                self.tell.send("tool tells".into()).unwrap();
+                Reply::text("told")
+            }
             "meet" => {
                 self.barrier.wait().await;
                 Reply::text("met")
@@ -160,10 +137,7 @@ impl Tools for ScriptTools {
                 Reply::text("hung")
             }
             "panic" => panic!("as told"),
-            "not-blocks" => Reply {
-                content: serde_json::json!({"text": "x"}),
-                is_error: false,
-            },
+            "not-blocks" => Reply { content: serde_json::json!({"text": "x"}), is_error: false },
             "too-large" => Reply::text("x".repeat(2 << 20)),
             other => unreachable!("{other}"),
         }
@@ -183,19 +157,11 @@ impl Model for Models {
 
     async fn start(&self, request: ModelRequest) -> Result<Box<dyn Completion>, ModelError> {
         match request.model.as_str() {
-            "busy" => Err(ModelError::Transient {
-                retry_after_ms: Some(5),
-                message: "busy".into(),
-            }),
+            "busy" => Err(ModelError::Transient { retry_after_ms: Some(5), message: "busy".into() }),
             "panic-at-start" => panic!("as told"),
             name => {
                 let drop = TellDrop(self.tell.clone(), "completion dropped".into());
-                Ok(Box::new(Scripted {
-                    name: name.to_owned(),
-                    step: 0,
-                    tell: self.tell.clone(),
-                    _drop: drop,
-                }))
+                Ok(Box::new(Scripted { name: name.to_owned(), step: 0, tell: self.tell.clone(), _drop: drop }))
             }
         }
     }

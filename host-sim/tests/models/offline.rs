@@ -21,9 +21,7 @@ fn model(word_ms: u64) -> OfflineModel {
 
 fn called(events: &[Event]) -> Option<(String, Value)> {
     events.iter().find_map(|event| match event {
-        Event::Call {
-            name, arguments, ..
-        } => Some((name.clone(), serde_json::from_str(arguments).unwrap())),
+        Event::Call { name, arguments, .. } => Some((name.clone(), serde_json::from_str(arguments).unwrap())),
         _ => None,
     })
 }
@@ -34,21 +32,14 @@ async fn it_acknowledges_word_by_word_and_the_same_each_time() {
     assert!(text(&events).starts_with("You said: good morning"));
     assert!(events.contains(&Event::Text("good ".to_owned())));
     assert_eq!(events.last(), Some(&Event::Stop(StopReason::End)));
-    assert_eq!(
-        events,
-        ask(&model(0), request(0, json!([user("good morning")]))).await
-    );
+    assert_eq!(events, ask(&model(0), request(0, json!([user("good morning")]))).await);
 }
 
 #[tokio::test]
 async fn commands_become_calls_and_their_result_the_answer() {
     let cases = [
         ("/read a.md", "read", json!({"path": "a.md"})),
-        (
-            "/write a.md some  text",
-            "write",
-            json!({"path": "a.md", "content": "some  text"}),
-        ),
+        ("/write a.md some  text", "write", json!({"path": "a.md", "content": "some  text"})),
         ("/list", "list", json!({})),
         ("/list notes/", "list", json!({"prefix": "notes/"})),
     ];
@@ -57,7 +48,8 @@ async fn commands_become_calls_and_their_result_the_answer() {
         assert_eq!(called(&events), Some((name.to_owned(), arguments)));
         assert_eq!(events.last(), Some(&Event::Stop(StopReason::ToolUse)));
     }
-    let after = json!([user("/list"), {"role": "assistant", "content": []}, result("call-0", "list", "a.md (1 bytes)")]);
+    let after =
+        json!([user("/list"), {"role": "assistant", "content": []}, result("call-0", "list", "a.md (1 bytes)")]);
     let events = ask(&model(0), request(1, after)).await;
     assert_eq!(text(&events), "The tool says:\na.md (1 bytes)");
     assert_eq!(called(&events), None);
@@ -66,14 +58,9 @@ async fn commands_become_calls_and_their_result_the_answer() {
 #[tokio::test]
 async fn it_explains_what_it_can_not_do() {
     for asked in ["/read", "/write a.md"] {
-        assert!(
-            text(&ask(&model(0), request(0, json!([user(asked)]))).await).contains("Please name")
-        );
+        assert!(text(&ask(&model(0), request(0, json!([user(asked)]))).await).contains("Please name"));
     }
-    let without = host_sim::model::ModelRequest {
-        tools: "[]".to_owned(),
-        ..request(0, json!([user("/list")]))
-    };
+    let without = host_sim::model::ModelRequest { tools: "[]".to_owned(), ..request(0, json!([user("/list")])) };
     let events = ask(&model(0), without).await;
     assert!(text(&events).contains("no tool `list`"));
     assert_eq!(called(&events), None);

@@ -46,17 +46,10 @@ async fn the_recorded_session_is_played_without_a_difference() {
         return;
     }
     let recording = Arc::new(Recording::load(&path).unwrap());
-    let inbox = Arc::new(Inbox {
-        recording: recording.clone(),
-        stored: Mutex::default(),
-    });
+    let inbox = Arc::new(Inbox { recording: recording.clone(), stored: Mutex::default() });
     let model = ReplayModel::new(recording.clone(), inbox.clone());
     let tools = ReplayTools::new(recording.clone());
-    let answers = recording
-        .messages
-        .iter()
-        .filter(|message| message.role == Role::Assistant)
-        .count() as u64;
+    let answers = recording.messages.iter().filter(|message| message.role == Role::Assistant).count() as u64;
     let mut turn = 0;
     let mut inputs = recording.inputs.iter().filter(|input| !input.steer);
     while turn < answers {
@@ -67,10 +60,7 @@ async fn the_recorded_session_is_played_without_a_difference() {
             let asked = request(turn, json!(*inbox.stored.lock().await));
             let completion = match model.start(asked).await {
                 Ok(completion) => completion,
-                Err(ModelError::Transient {
-                    retry_after_ms: Some(0),
-                    ..
-                }) => continue,
+                Err(ModelError::Transient { retry_after_ms: Some(0), .. }) => continue,
                 Err(error) => panic!("turn {turn}: {error}"),
             };
             let (events, error) = drain(completion).await;
@@ -117,23 +107,14 @@ async fn store(inbox: &Inbox, events: &[Event]) -> Vec<(String, String, String)>
         match event {
             Event::Text(text) => content.push(json!({"type": "text", "text": text})),
             Event::Block(block) => content.push(serde_json::from_str(block).unwrap()),
-            Event::Call {
-                id,
-                name,
-                arguments,
-            } => {
+            Event::Call { id, name, arguments } => {
                 let value: Value = serde_json::from_str(arguments).unwrap();
-                content
-                    .push(json!({"type": "toolCall", "id": id, "name": name, "arguments": value}));
+                content.push(json!({"type": "toolCall", "id": id, "name": name, "arguments": value}));
                 calls.push((id.clone(), name.clone(), arguments.clone()));
             }
             Event::Usage(_) | Event::Stop(_) => {}
         }
     }
-    inbox
-        .stored
-        .lock()
-        .await
-        .push(json!({"role": "assistant", "content": content}));
+    inbox.stored.lock().await.push(json!({"role": "assistant", "content": content}));
     calls
 }

@@ -84,10 +84,7 @@ impl TestStore {
         for write in writes {
             let value = write.value.clone().expect("a workspace deletes nothing");
             if write.key == guard.key {
-                assert!(
-                    self.guards.lock().unwrap().insert(value.clone()),
-                    "a guard value came back"
-                );
+                assert!(self.guards.lock().unwrap().insert(value.clone()), "a guard value came back");
             }
             values.insert(write.key.clone(), value);
         }
@@ -107,18 +104,11 @@ impl Store for TestStore {
 
     async fn commit(&self, guard: Guard, writes: Vec<Write>) -> Result<Outcome, StoreError> {
         assert!(writes.len() <= COMMIT_WRITES_MAX);
-        assert!(
-            writes.iter().any(|write| write.key == guard.key),
-            "a commit writes its guard"
-        );
+        assert!(writes.iter().any(|write| write.key == guard.key), "a commit writes its guard");
         let mut bytes = 0;
         for write in &writes {
             assert_eq!(partition(&write.key), "host/ws");
-            assert!(
-                write.key.len() <= KEY_BYTES_MAX,
-                "key of {} bytes",
-                write.key.len()
-            );
+            assert!(write.key.len() <= KEY_BYTES_MAX, "key of {} bytes", write.key.len());
             let value = write.value.as_ref().map_or(0, Vec::len);
             assert!(value <= VALUE_BYTES_MAX, "{} has {value} bytes", write.key);
             bytes += write.key.len() + value;

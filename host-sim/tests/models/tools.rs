@@ -31,11 +31,7 @@ const SCRIPT: &str = r#"
 "#;
 
 fn tools(clock: Arc<TestClock>, log: ExecutionLog) -> ScriptedTools {
-    ScriptedTools::new(
-        Arc::new(Script::parse(SCRIPT).unwrap()),
-        clock,
-        Arc::new(log),
-    )
+    ScriptedTools::new(Arc::new(Script::parse(SCRIPT).unwrap()), clock, Arc::new(log))
 }
 
 #[tokio::test]
@@ -45,20 +41,11 @@ async fn replies_follow_the_script() {
     let policies: Vec<Policy> = tools.describe().iter().map(|tool| tool.policy).collect();
     assert_eq!(policies, [Policy::ReplaySafe, Policy::Plain, Policy::Plain]);
     assert_eq!(tools.describe()[0].parameters, json!({"type": "object"}));
-    assert_eq!(
-        said(&tools.run(call("a", "lookup", json!({"order": 7}))).await),
-        Ok("order 7 is paid".to_owned())
-    );
+    assert_eq!(said(&tools.run(call("a", "lookup", json!({"order": 7}))).await), Ok("order 7 is paid".to_owned()));
     assert_eq!(*clock.waits.lock().unwrap(), [30]);
-    assert_eq!(
-        said(&tools.run(call("b", "broken", json!({}))).await),
-        Err("no".to_owned())
-    );
+    assert_eq!(said(&tools.run(call("b", "broken", json!({}))).await), Err("no".to_owned()));
     let error = said(&tools.run(call("c", "nope", json!({}))).await).unwrap_err();
-    assert!(
-        error.contains("`nope`") && error.contains("lookup, count, broken"),
-        "{error}"
-    );
+    assert!(error.contains("`nope`") && error.contains("lookup, count, broken"), "{error}");
 }
 
 #[tokio::test]
@@ -80,21 +67,11 @@ async fn the_log_outlives_a_process_and_a_torn_line() {
     assert_eq!(said(&second.run(count("a")).await), Ok("one".to_owned()));
     assert_eq!(said(&second.run(count("b")).await), Ok("two".to_owned()));
     assert_eq!(said(&second.run(count("c")).await), Ok("two".to_owned()));
-    assert_eq!(
-        (
-            second.log().count("a"),
-            second.log().count("b"),
-            second.log().count("z")
-        ),
-        (2, 1, 0)
-    );
+    assert_eq!((second.log().count("a"), second.log().count("b"), second.log().count("z")), (2, 1, 0));
 
     let third = open();
     let log = third.log().executions();
-    let seen: Vec<(&str, u32)> = log
-        .iter()
-        .map(|run| (run.effect_key.as_str(), run.count))
-        .collect();
+    let seen: Vec<(&str, u32)> = log.iter().map(|run| (run.effect_key.as_str(), run.count)).collect();
     assert_eq!(seen, [("a", 1), ("a", 2), ("b", 1), ("c", 1)]);
     assert_eq!(log[0].arguments, json!({"n": 1}));
 }
@@ -103,9 +80,7 @@ async fn the_log_outlives_a_process_and_a_torn_line() {
 async fn an_execution_is_logged_even_if_it_never_ends() {
     let tools = tools(Arc::default(), ExecutionLog::in_memory());
     let mut running = tools.run(call("a", "lookup", json!({})));
-    let pending = std::future::poll_fn(|context| {
-        std::task::Poll::Ready(running.as_mut().poll(context).is_pending())
-    });
+    let pending = std::future::poll_fn(|context| std::task::Poll::Ready(running.as_mut().poll(context).is_pending()));
     assert!(pending.await);
     drop(running);
     assert_eq!(tools.log().count("a"), 1);
@@ -115,52 +90,22 @@ async fn an_execution_is_logged_even_if_it_never_ends() {
 async fn a_toolbox_joins_and_refuses_duplicates_by_name() {
     let one = |script: &str| -> Arc<dyn Tools> {
         let script = Arc::new(Script::parse(script).unwrap());
-        Arc::new(ScriptedTools::new(
-            script,
-            Arc::new(TestClock::default()),
-            Arc::new(ExecutionLog::in_memory()),
-        ))
+        Arc::new(ScriptedTools::new(script, Arc::new(TestClock::default()), Arc::new(ExecutionLog::in_memory())))
     };
     let a = || one("[[tool]]\nname = \"a\"\nreply = \"from a\"\n");
     let b = || one("[[tool]]\nname = \"b\"\nreply = \"from b\"\n");
-    let toolbox =
-        Toolbox::new(vec![("first".to_owned(), a()), ("second".to_owned(), b())]).unwrap();
-    let names: Vec<String> = toolbox
-        .describe()
-        .into_iter()
-        .map(|tool| tool.name)
-        .collect();
+    let toolbox = Toolbox::new(vec![("first".to_owned(), a()), ("second".to_owned(), b())]).unwrap();
+    let names: Vec<String> = toolbox.describe().into_iter().map(|tool| tool.name).collect();
     assert_eq!(names, ["a", "b"]);
-    assert_eq!(
-        said(&toolbox.run(call("k", "b", json!({}))).await),
-        Ok("from b".to_owned())
-    );
+    assert_eq!(said(&toolbox.run(call("k", "b", json!({}))).await), Ok("from b".to_owned()));
     let error = said(&toolbox.run(call("k", "c", json!({}))).await).unwrap_err();
     assert_eq!(error, "There is no tool `c`. Known tools: a, b.");
 
-    let error = Toolbox::new(vec![("first".to_owned(), a()), ("second".to_owned(), a())])
-        .err()
-        .unwrap();
-    assert_eq!(
-        error.to_string(),
-        "tool `a` is in first and in second; rename one of them"
-    );
-    let many = |count: usize| -> String {
-        (0..count)
-            .map(|n| format!("[[tool]]\nname = \"t{n}\"\nreply = \"\"\n"))
-            .collect()
-    };
-    assert!(
-        Toolbox::new(vec![
-            ("x".to_owned(), one(&many(255))),
-            ("y".to_owned(), a())
-        ])
-        .is_ok()
-    );
-    let error = Toolbox::new(vec![
-        ("x".to_owned(), one(&many(256))),
-        ("y".to_owned(), a()),
-    ])
-    .err();
+    let error = Toolbox::new(vec![("first".to_owned(), a()), ("second".to_owned(), a())]).err().unwrap();
+    assert_eq!(error.to_string(), "tool `a` is in first and in second; rename one of them");
+    let many =
+        |count: usize| -> String { (0..count).map(|n| format!("[[tool]]\nname = \"t{n}\"\nreply = \"\"\n")).collect() };
+    assert!(Toolbox::new(vec![("x".to_owned(), one(&many(255))), ("y".to_owned(), a())]).is_ok());
+    let error = Toolbox::new(vec![("x".to_owned(), one(&many(256))), ("y".to_owned(), a())]).err();
     assert_eq!(error, Some(ToolboxError::TooMany(257)));
 }

@@ -11,16 +11,9 @@ use crate::store::Store;
 
 /// Whatever the order of the keys.
 pub async fn values_come_in_the_order_asked_and_missing_ones_as_none(store: Arc<dyn Store>) {
-    commit(
-        &*store,
-        guard("p/0/g", None),
-        vec![put("p/0/a", "1"), put("p/0/b", "2")],
-    )
-    .await;
+    commit(&*store, guard("p/0/g", None), vec![put("p/0/a", "1"), put("p/0/b", "2")]).await;
     commit(&*store, guard("q/0/g", None), vec![put("q/0/c", "3")]).await;
-    let keys = ["q/0/c", "p/0/z", "p/0/b", "p/0/", "p/0/a", "q/0/c"]
-        .map(str::to_owned)
-        .to_vec();
+    let keys = ["q/0/c", "p/0/z", "p/0/b", "p/0/", "p/0/a", "q/0/c"].map(str::to_owned).to_vec();
     let value = |text: &str| Some(text.as_bytes().to_vec());
     let expected = vec![value("3"), None, value("2"), None, value("1"), value("3")];
     assert_eq!(store.get_many(keys).await, Ok(expected));
@@ -29,12 +22,7 @@ pub async fn values_come_in_the_order_asked_and_missing_ones_as_none(store: Arc<
 /// A writer changes two keys together, again and again; no reader ever sees them differ, or go back.
 pub async fn a_read_is_one_snapshot(store: Arc<dyn Store>) {
     const FLIPS: u32 = 100;
-    commit(
-        &*store,
-        guard("p/0/a", None),
-        vec![put("p/0/a", "0"), put("p/0/b", "0")],
-    )
-    .await;
+    commit(&*store, guard("p/0/a", None), vec![put("p/0/a", "0"), put("p/0/b", "0")]).await;
     let done = Arc::new(AtomicBool::new(false));
     let readers: Vec<_> = (0..4)
         .map(|_| {
@@ -52,12 +40,7 @@ pub async fn a_read_is_one_snapshot(store: Arc<dyn Store>) {
     for flip in 0..FLIPS {
         let next = (flip + 1).to_string();
         let writes = vec![put("p/0/a", next.as_str()), put("p/0/b", next.as_str())];
-        commit(
-            &*store,
-            guard("p/0/a", Some(flip.to_string().as_bytes())),
-            writes,
-        )
-        .await;
+        commit(&*store, guard("p/0/a", Some(flip.to_string().as_bytes())), writes).await;
     }
     done.store(true, Ordering::SeqCst);
     for reader in readers {
@@ -81,23 +64,14 @@ async fn read_pair(store: &dyn Store, last: u32) -> u32 {
 
 /// They are stored and served like others, and neither dumped nor counted.
 pub async fn dump_and_count_leave_out_the_host_s_own_keys(store: Arc<dyn Store>) {
-    commit(
-        &*store,
-        guard("host/a/g", None),
-        vec![put("host/a/g", "1"), put("host/a/b", "1")],
-    )
-    .await;
+    commit(&*store, guard("host/a/g", None), vec![put("host/a/g", "1"), put("host/a/b", "1")]).await;
     commit(&*store, guard("host/", None), vec![put("host/", "1")]).await;
     for key in ["host", "host0", "p/0/host/a"] {
         commit(&*store, guard(key, None), vec![put(key, "2")]).await;
     }
-    let shown = ["host", "host0", "p/0/host/a"]
-        .map(|key| (key.to_owned(), b"2".to_vec()))
-        .to_vec();
+    let shown = ["host", "host0", "p/0/host/a"].map(|key| (key.to_owned(), b"2".to_vec())).to_vec();
     assert_eq!(store.dump().await, Ok(shown));
     assert_eq!(store.count().await, Ok(3));
-    let host = store
-        .get_many(vec!["host/a/b".to_owned(), "host/".to_owned()])
-        .await;
+    let host = store.get_many(vec!["host/a/b".to_owned(), "host/".to_owned()]).await;
     assert_eq!(host, Ok(vec![Some(b"1".to_vec()); 2]));
 }

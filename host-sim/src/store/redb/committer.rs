@@ -30,25 +30,13 @@ use crate::store::checks::commit_bytes;
 /// What the committer is asked. Commits and appends have passed the checks.
 pub(super) enum Request {
     /// Apply, flush, answer.
-    Commit {
-        guard: Guard,
-        writes: Vec<Write>,
-        answer: oneshot::Sender<Result<Outcome, StoreError>>,
-    },
+    Commit { guard: Guard, writes: Vec<Write>, answer: oneshot::Sender<Result<Outcome, StoreError>> },
     /// Apply or lose, without an answer. `bytes` are what it holds of the backlog.
-    Later {
-        guard: Guard,
-        writes: Vec<Write>,
-        bytes: usize,
-        lost: Arc<AtomicU32>,
-    },
+    Later { guard: Guard, writes: Vec<Write>, bytes: usize, lost: Arc<AtomicU32> },
     /// Answer when all that was sent before has been applied or lost.
     Flush(oneshot::Sender<()>),
     /// A reader met a failure of this generation of the database: open it again, and say how that went.
-    Reopen {
-        failed: u64,
-        answer: oneshot::Sender<Result<(), StoreError>>,
-    },
+    Reopen { failed: u64, answer: oneshot::Sender<Result<(), StoreError>> },
 }
 
 /// What waits of `append_later`: it must not grow without bound while a disk is slow.
@@ -87,11 +75,7 @@ impl Committer {
     /// Serves until the store is dropped and all that it sent has been served.
     pub(super) fn run(mut self, queue: &Receiver<Request>) {
         while let Some(batch) = next_batch(queue) {
-            let result = if batch.iter().any(Request::writes_something) {
-                self.commit(&batch)
-            } else {
-                Ok(vec![])
-            };
+            let result = if batch.iter().any(Request::writes_something) { self.commit(&batch) } else { Ok(vec![]) };
             self.answer(batch, result);
         }
     }
@@ -111,30 +95,22 @@ impl Committer {
             let _ = self.reopen(generation);
             match failure {
                 Failure::NotApplied(fault) => StoreError::Unavailable(fault.text),
-                Failure::Flush(fault) => {
-                    StoreError::Unknown(format!("the flush failed: {}", fault.text))
-                }
+                Failure::Flush(fault) => StoreError::Unknown(format!("the flush failed: {}", fault.text)),
             }
         })
     }
 
     fn reopen(&mut self, failed: u64) -> Result<(), StoreError> {
         let opener = &mut self.opener;
-        let opened = self
-            .slot
-            .replace(failed, || opener().map_err(|error| error.to_string()));
-        opened.map_err(|text| {
-            StoreError::Unavailable(format!("the database could not be opened again: {text}"))
-        })
+        let opened = self.slot.replace(failed, || opener().map_err(|error| error.to_string()));
+        opened.map_err(|text| StoreError::Unavailable(format!("the database could not be opened again: {text}")))
     }
 
     /// Answers a batch; `result` has one outcome for each request that writes, in order.
     fn answer(&mut self, batch: Vec<Request>, result: Result<Vec<Outcome>, StoreError>) {
         let mut result = result.map(Vec::into_iter);
         let mut next = || match &mut result {
-            Ok(outcomes) => outcomes
-                .next()
-                .ok_or_else(|| StoreError::Unknown("no outcome was recorded".to_owned())),
+            Ok(outcomes) => outcomes.next().ok_or_else(|| StoreError::Unknown("no outcome was recorded".to_owned())),
             Err(error) => Err(error.clone()),
         };
         for request in batch {
@@ -161,9 +137,7 @@ impl Request {
 
     fn change(&self) -> Option<(&Guard, &[Write])> {
         match self {
-            Self::Commit { guard, writes, .. } | Self::Later { guard, writes, .. } => {
-                Some((guard, writes))
-            }
+            Self::Commit { guard, writes, .. } | Self::Later { guard, writes, .. } => Some((guard, writes)),
             Self::Flush(_) | Self::Reopen { .. } => None,
         }
     }
@@ -204,9 +178,7 @@ impl From<Fault> for Failure {
 fn apply(database: &Database, batch: &[Request]) -> Result<Vec<Outcome>, Failure> {
     let (transaction, outcomes) = prepare(database, batch)?;
     if let Some(transaction) = transaction {
-        transaction
-            .commit()
-            .map_err(|error| Failure::Flush(error.into()))?;
+        transaction.commit().map_err(|error| Failure::Flush(error.into()))?;
     }
     Ok(outcomes)
 }
@@ -215,10 +187,7 @@ fn apply(database: &Database, batch: &[Request]) -> Result<Vec<Outcome>, Failure
 ///
 /// Each guard is checked against what the requests before it in the batch have written. There is no transaction when
 /// nothing was written: then there is nothing to flush, and every value that a guard lost to is flushed already.
-fn prepare(
-    database: &Database,
-    batch: &[Request],
-) -> Result<(Option<WriteTransaction>, Vec<Outcome>), Fault> {
+fn prepare(database: &Database, batch: &[Request]) -> Result<(Option<WriteTransaction>, Vec<Outcome>), Fault> {
     let mut transaction = database.begin_write()?;
     transaction.set_durability(Durability::Immediate)?;
     // Recovery after a crash then takes a moment, however large the file has grown.
@@ -240,14 +209,8 @@ fn prepare(
     Ok((None, outcomes))
 }
 
-fn apply_one(
-    table: &mut Table<'_, &str, &[u8]>,
-    guard: &Guard,
-    writes: &[Write],
-) -> Result<Outcome, Fault> {
-    let current = table
-        .get(guard.key.as_str())?
-        .map(|found| found.value().to_vec());
+fn apply_one(table: &mut Table<'_, &str, &[u8]>, guard: &Guard, writes: &[Write]) -> Result<Outcome, Fault> {
+    let current = table.get(guard.key.as_str())?.map(|found| found.value().to_vec());
     if current != guard.expect {
         return Ok(Outcome::Stale(current));
     }

@@ -40,9 +40,7 @@ pub enum OpenError {
         detail: String,
     },
     /// The `FORMAT` file is missing beside a database, or can't be understood.
-    #[error(
-        "{dir} holds a store of an unknown format ({detail}); copy or restore a store folder as a whole"
-    )]
+    #[error("{dir} holds a store of an unknown format ({detail}); copy or restore a store folder as a whole")]
     Format {
         /// The store folder.
         dir: PathBuf,
@@ -64,9 +62,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The folder was written by a newer build. Nothing was touched.
-    #[error(
-        "{dir} has format {found}, and this build knows formats up to {known}; use a newer build"
-    )]
+    #[error("{dir} has format {found}, and this build knows formats up to {known}; use a newer build")]
     NewerFormat {
         /// The store folder.
         dir: PathBuf,
@@ -84,17 +80,13 @@ pub enum OpenError {
         detail: String,
     },
     /// The path, or a part of it, is not a folder.
-    #[error(
-        "{dir} is not a folder, or lies below something that is none; choose another store folder"
-    )]
+    #[error("{dir} is not a folder, or lies below something that is none; choose another store folder")]
     NotAFolder {
         /// The path that was given.
         dir: PathBuf,
     },
     /// The system refuses access.
-    #[error(
-        "no permission to read and write {place}; change its owner or mode, or choose another store folder"
-    )]
+    #[error("no permission to read and write {place}; change its owner or mode, or choose another store folder")]
     Permission {
         /// The file or folder.
         place: PathBuf,
@@ -115,15 +107,8 @@ pub(super) fn folder(dir: &Path) -> Result<Opener, OpenError> {
     let mut first = true;
     Ok(Box::new(move || {
         let place = dir.join(DATABASE_FILE);
-        let opened = if first {
-            builder(CACHE_BYTES).create(&place)
-        } else {
-            builder(CACHE_BYTES).open(&place)
-        };
-        let database = with_table(
-            opened.map_err(|error| database_error(error, &place))?,
-            &place,
-        )?;
+        let opened = if first { builder(CACHE_BYTES).create(&place) } else { builder(CACHE_BYTES).open(&place) };
+        let database = with_table(opened.map_err(|error| database_error(error, &place))?, &place)?;
         // The file's entry in the folder must be as durable as its content.
         sync_folder(&dir)?;
         first = false;
@@ -140,9 +125,8 @@ where
     let place = PathBuf::from("the given storage");
     Box::new(move || {
         let backend = factory().map_err(|source| io_error(source, &place))?;
-        let opened = builder(cache_bytes)
-            .create_with_backend(backend)
-            .map_err(|error| database_error(error, &place))?;
+        let opened =
+            builder(cache_bytes).create_with_backend(backend).map_err(|error| database_error(error, &place))?;
         with_table(opened, &place)
     })
 }
@@ -156,48 +140,33 @@ fn builder(cache_bytes: usize) -> Builder {
 /// Makes the table if it is missing, so that readers always find one.
 fn with_table(database: Database, place: &Path) -> Result<Database, OpenError> {
     let failed = |error: redb::Error| error_of(error, place);
-    match database
-        .begin_read()
-        .map_err(|error| failed(error.into()))?
-        .open_table(PAIRS)
-    {
+    match database.begin_read().map_err(|error| failed(error.into()))?.open_table(PAIRS) {
         Ok(_) => return Ok(database),
         Err(TableError::TableDoesNotExist(_)) => {}
         Err(error) => return Err(failed(error.into())),
     }
-    let mut transaction = database
-        .begin_write()
-        .map_err(|error| failed(error.into()))?;
+    let mut transaction = database.begin_write().map_err(|error| failed(error.into()))?;
     transaction.set_quick_repair(true);
-    transaction
-        .open_table(PAIRS)
-        .map_err(|error| failed(error.into()))?;
+    transaction.open_table(PAIRS).map_err(|error| failed(error.into()))?;
     transaction.commit().map_err(|error| failed(error.into()))?;
     Ok(database)
 }
 
 fn prepare_folder(dir: &Path) -> Result<(), OpenError> {
     fs::create_dir_all(dir).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => OpenError::NotAFolder {
-            dir: dir.to_owned(),
-        },
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => OpenError::NotAFolder { dir: dir.to_owned() },
         _ => io_error(error, dir),
     })?;
     // Asked in this order: who makes a store writes `FORMAT` before the database.
     let database = dir.join(DATABASE_FILE);
-    let exists = database
-        .try_exists()
-        .map_err(|error| io_error(error, &database))?;
+    let exists = database.try_exists().map_err(|error| io_error(error, &database))?;
     let format = dir.join(FORMAT_FILE);
     match fs::read(&format) {
         Ok(text) => check_format(dir, &text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if exists {
                 let detail = format!("{DATABASE_FILE} without {FORMAT_FILE}");
-                return Err(OpenError::Format {
-                    dir: dir.to_owned(),
-                    detail,
-                });
+                return Err(OpenError::Format { dir: dir.to_owned(), detail });
             }
             write_format(dir).map_err(|error| io_error(error, &format))?;
             sync_folder(dir)
@@ -211,20 +180,13 @@ fn check_format(dir: &Path, text: &[u8]) -> Result<(), OpenError> {
     struct Format {
         version: u64,
     }
-    let unknown = |detail: String| OpenError::Format {
-        dir: dir.to_owned(),
-        detail,
-    };
+    let unknown = |detail: String| OpenError::Format { dir: dir.to_owned(), detail };
     let Format { version } =
         serde_json::from_slice(text).map_err(|error| unknown(format!("{FORMAT_FILE}: {error}")))?;
     match version {
         FORMAT_VERSION => Ok(()),
         0 => Err(unknown(format!("{FORMAT_FILE}: there is no version 0"))),
-        found => Err(OpenError::NewerFormat {
-            dir: dir.to_owned(),
-            found,
-            known: FORMAT_VERSION,
-        }),
+        found => Err(OpenError::NewerFormat { dir: dir.to_owned(), found, known: FORMAT_VERSION }),
     }
 }
 
@@ -239,13 +201,8 @@ fn write_format(dir: &Path) -> io::Result<()> {
 /// Makes the entries of a folder durable, and its own entry in the folder above as far as that can be opened.
 #[cfg(unix)]
 fn sync_folder(dir: &Path) -> Result<(), OpenError> {
-    File::open(dir)
-        .and_then(|folder| folder.sync_all())
-        .map_err(|error| io_error(error, dir))?;
-    if let Ok(above) = dir
-        .canonicalize()
-        .and_then(|dir| File::open(dir.parent().unwrap_or(&dir)))
-    {
+    File::open(dir).and_then(|folder| folder.sync_all()).map_err(|error| io_error(error, dir))?;
+    if let Ok(above) = dir.canonicalize().and_then(|dir| File::open(dir.parent().unwrap_or(&dir))) {
         // A folder above that is not ours may refuse; the store's own folder has been synced.
         let _ = above.sync_all();
     }
@@ -260,13 +217,8 @@ fn sync_folder(_dir: &Path) -> Result<(), OpenError> {
 
 fn database_error(error: DatabaseError, place: &Path) -> OpenError {
     match error {
-        DatabaseError::Storage(StorageError::Io(error))
-            if error.kind() == io::ErrorKind::InvalidData =>
-        {
-            OpenError::NotADatabase {
-                place: place.to_owned(),
-                detail: error.to_string(),
-            }
+        DatabaseError::Storage(StorageError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
+            OpenError::NotADatabase { place: place.to_owned(), detail: error.to_string() }
         }
         DatabaseError::UpgradeRequired(version) => OpenError::NotADatabase {
             place: place.to_owned(),
@@ -277,33 +229,21 @@ fn database_error(error: DatabaseError, place: &Path) -> OpenError {
 }
 
 fn error_of(error: redb::Error, place: &Path) -> OpenError {
-    let damaged = |detail: String| OpenError::Damaged {
-        place: place.to_owned(),
-        detail,
-    };
+    let damaged = |detail: String| OpenError::Damaged { place: place.to_owned(), detail };
     match error {
-        redb::Error::DatabaseAlreadyOpen | redb::Error::LockProtocolMismatch => OpenError::InUse {
-            place: place.to_owned(),
-        },
-        redb::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            damaged(error.to_string())
+        redb::Error::DatabaseAlreadyOpen | redb::Error::LockProtocolMismatch => {
+            OpenError::InUse { place: place.to_owned() }
         }
+        redb::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => damaged(error.to_string()),
         redb::Error::Io(error) => io_error(error, place),
-        error @ (redb::Error::Corrupted(_) | redb::Error::TableTypeMismatch { .. }) => {
-            damaged(error.to_string())
-        }
+        error @ (redb::Error::Corrupted(_) | redb::Error::TableTypeMismatch { .. }) => damaged(error.to_string()),
         error => io_error(io::Error::other(error.to_string()), place),
     }
 }
 
 fn io_error(source: io::Error, place: &Path) -> OpenError {
     match source.kind() {
-        io::ErrorKind::PermissionDenied => OpenError::Permission {
-            place: place.to_owned(),
-        },
-        _ => OpenError::Io {
-            place: place.to_owned(),
-            source,
-        },
+        io::ErrorKind::PermissionDenied => OpenError::Permission { place: place.to_owned() },
+        _ => OpenError::Io { place: place.to_owned(), source },
     }
 }

@@ -16,20 +16,14 @@ pub(super) struct Fault {
 
 impl Fault {
     fn closed(reason: &str) -> Self {
-        Self {
-            text: reason.to_owned(),
-            reopening_helps: true,
-        }
+        Self { text: reason.to_owned(), reopening_helps: true }
     }
 }
 
 impl<E: Into<redb::Error>> From<E> for Fault {
     fn from(error: E) -> Self {
         let error = error.into();
-        Self {
-            reopening_helps: !matches!(error, redb::Error::Corrupted(_)),
-            text: error.to_string(),
-        }
+        Self { reopening_helps: !matches!(error, redb::Error::Corrupted(_)), text: error.to_string() }
     }
 }
 
@@ -49,19 +43,11 @@ struct Held {
 
 impl Slot {
     pub(super) fn new(database: Database) -> Self {
-        Self {
-            held: RwLock::new(Held {
-                generation: 0,
-                database: Ok(database),
-            }),
-        }
+        Self { held: RwLock::new(Held { generation: 0, database: Ok(database) }) }
     }
 
     /// Uses the database; a failure comes with the generation that failed.
-    pub(super) fn with<T, E: From<Fault>>(
-        &self,
-        work: impl FnOnce(&Database) -> Result<T, E>,
-    ) -> Result<T, (E, u64)> {
+    pub(super) fn with<T, E: From<Fault>>(&self, work: impl FnOnce(&Database) -> Result<T, E>) -> Result<T, (E, u64)> {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         let result = match &held.database {
             Ok(database) => work(database),
@@ -71,11 +57,7 @@ impl Slot {
     }
 
     /// Closes the database, if it is still the one that failed, and puts in its place what `open` gives.
-    pub(super) fn replace(
-        &self,
-        failed: u64,
-        open: impl FnOnce() -> Result<Database, String>,
-    ) -> Result<(), String> {
+    pub(super) fn replace(&self, failed: u64, open: impl FnOnce() -> Result<Database, String>) -> Result<(), String> {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         if held.generation == failed || held.database.is_err() {
             // Closed first: the file's lock is free again only then.

@@ -83,11 +83,7 @@ impl Files {
     pub(super) async fn read(&self, thread: &str, path: &WorkspacePath) -> Result<String, String> {
         let missing = || format!("There is no file `{path}`. `list` shows the files.");
         let number = self.index(thread).await?.find(path).ok_or_else(missing)?;
-        let values = self
-            .store
-            .get_many(vec![file_key(thread, number)])
-            .await
-            .map_err(failed)?;
+        let values = self.store.get_many(vec![file_key(thread, number)]).await.map_err(failed)?;
         let value = values.into_iter().next().flatten().ok_or_else(missing)?;
         Ok(decode(&value)?.1)
     }
@@ -101,9 +97,7 @@ impl Files {
         change: impl Fn(Option<&str>) -> Result<Change, String>,
     ) -> Result<String, String> {
         if call.effect_key.len() > EFFECT_KEY_BYTES_MAX {
-            return Err(format!(
-                "The effect key is longer than {EFFECT_KEY_BYTES_MAX} bytes."
-            ));
+            return Err(format!("The effect key is longer than {EFFECT_KEY_BYTES_MAX} bytes."));
         }
         let reply = |note: &str| format!("`{path}`: {note}.");
         for _ in 0..TRIES_MAX {
@@ -121,15 +115,9 @@ impl Files {
             }
             let Change { content, note } = change(content.as_deref())?;
             if content.len() > FILE_BYTES_MAX {
-                return Err(format!(
-                    "`{path}` would have {} bytes; at most {FILE_BYTES_MAX}.",
-                    content.len()
-                ));
+                return Err(format!("`{path}` would have {} bytes; at most {FILE_BYTES_MAX}.", content.len()));
             }
-            applied.push(Applied {
-                key: call.effect_key.clone(),
-                note: note.clone(),
-            });
+            applied.push(Applied { key: call.effect_key.clone(), note: note.clone() });
             applied.drain(..applied.len().saturating_sub(EFFECTS_REMEMBERED));
             let (guard, writes) = index.commit(&call.thread, path, number, &applied, &content)?;
             if self.commit(guard, writes).await? {
@@ -151,11 +139,7 @@ impl Files {
             .collect::<Result<Vec<Vec<_>>, _>>()
             .map_err(|_| damaged())?;
         let files = match &head {
-            Some(head) => {
-                serde_json::from_slice::<Head>(head)
-                    .map_err(|_| damaged())?
-                    .files
-            }
+            Some(head) => serde_json::from_slice::<Head>(head).map_err(|_| damaged())?.files,
             None => 0,
         };
         if pages.iter().map(Vec::len).sum::<usize>() != files {
@@ -182,10 +166,7 @@ impl Files {
     /// True: committed. False: the guard had moved on. An uncertain commit is sent again, the same bytes, until the
     /// store says which: it may still be applied while its guard holds.
     async fn commit(&self, guard: Guard, writes: Vec<Write>) -> Result<bool, String> {
-        let new_head = writes
-            .iter()
-            .find(|write| write.key == guard.key)
-            .and_then(|write| write.value.clone());
+        let new_head = writes.iter().find(|write| write.key == guard.key).and_then(|write| write.value.clone());
         for _ in 0..=RESENDS_MAX {
             match self.store.commit(guard.clone(), writes.clone()).await {
                 Ok(Outcome::Committed) => return Ok(true),
@@ -200,12 +181,9 @@ impl Files {
 
 impl Index {
     fn find(&self, path: &WorkspacePath) -> Option<usize> {
-        let found =
-            |page: &Vec<(String, usize)>| page.iter().position(|(known, _)| known == path.as_str());
+        let found = |page: &Vec<(String, usize)>| page.iter().position(|(known, _)| known == path.as_str());
         let pages = self.pages.iter().enumerate();
-        pages
-            .filter_map(|(page, files)| Some(page * PAGE_FILES + found(files)?))
-            .next()
+        pages.filter_map(|(page, files)| Some(page * PAGE_FILES + found(files)?)).next()
     }
 
     /// The commit that gives a file new content; `number` is `None` for a new file.
@@ -219,43 +197,25 @@ impl Index {
     ) -> Result<(Guard, Vec<Write>), String> {
         let files: usize = self.pages.iter().map(Vec::len).sum();
         if number.is_none() && files >= FILES_MAX {
-            return Err(format!(
-                "A thread has at most {FILES_MAX} files; overwrite one that is no longer needed."
-            ));
+            return Err(format!("A thread has at most {FILES_MAX} files; overwrite one that is no longer needed."));
         }
         let number = number.unwrap_or(files);
-        let mut page = self
-            .pages
-            .get(number / PAGE_FILES)
-            .cloned()
-            .unwrap_or_default();
+        let mut page = self.pages.get(number / PAGE_FILES).cloned().unwrap_or_default();
         let entry = (path.as_str().to_owned(), content.len());
         match page.get_mut(number % PAGE_FILES) {
             Some(known) => *known = entry,
             None => page.push(entry),
         }
-        let head = Head {
-            nonce: nonce()?,
-            files: files.max(number + 1),
-        };
-        let write = |key: String, value: Value| Write {
-            key,
-            value: Some(value),
-        };
+        let head = Head { nonce: nonce()?, files: files.max(number + 1) };
+        let write = |key: String, value: Value| Write { key, value: Some(value) };
         let json = |error: serde_json::Error| format!("The index can't be written: {error}.");
         let mut file = serde_json::to_vec(applied).map_err(json)?;
         file.push(b'\n');
         file.extend_from_slice(content.as_bytes());
-        let guard = Guard {
-            key: head_key(thread),
-            expect: self.head.clone(),
-        };
+        let guard = Guard { key: head_key(thread), expect: self.head.clone() };
         let writes = vec![
             write(guard.key.clone(), serde_json::to_vec(&head).map_err(json)?),
-            write(
-                page_key(thread, number / PAGE_FILES),
-                serde_json::to_vec(&page).map_err(json)?,
-            ),
+            write(page_key(thread, number / PAGE_FILES), serde_json::to_vec(&page).map_err(json)?),
             write(file_key(thread, number), file),
         ];
         Ok((guard, writes))
@@ -263,14 +223,10 @@ impl Index {
 }
 
 fn decode(file: &[u8]) -> Result<(Vec<Applied>, String), String> {
-    let at = file
-        .iter()
-        .position(|byte| *byte == b'\n')
-        .ok_or_else(damaged)?;
+    let at = file.iter().position(|byte| *byte == b'\n').ok_or_else(damaged)?;
     let (applied, content) = file.split_at(at);
     let applied = serde_json::from_slice(applied).map_err(|_| damaged())?;
-    let content =
-        String::from_utf8(content.get(1..).unwrap_or_default().to_vec()).map_err(|_| damaged())?;
+    let content = String::from_utf8(content.get(1..).unwrap_or_default().to_vec()).map_err(|_| damaged())?;
     Ok((applied, content))
 }
 
@@ -289,9 +245,7 @@ fn file_key(thread: &str, number: usize) -> String {
 /// A thread is opaque, so it may hold slashes. At most three times as long: 768 bytes.
 fn escape(thread: &str) -> String {
     let escaped = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-            char::from(byte).to_string()
-        }
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
         _ => format!("%{byte:02x}"),
     };
     thread.bytes().map(escaped).collect()
@@ -299,8 +253,7 @@ fn escape(thread: &str) -> String {
 
 fn nonce() -> Result<String, String> {
     let mut bytes = [0u8; 16];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| format!("No random numbers: {error}; nothing was changed."))?;
+    getrandom::fill(&mut bytes).map_err(|error| format!("No random numbers: {error}; nothing was changed."))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

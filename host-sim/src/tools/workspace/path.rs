@@ -12,12 +12,7 @@ pub(super) struct WorkspacePath(String);
 impl WorkspacePath {
     /// Normalises a path; the error says what is allowed.
     pub(super) fn parse(path: &str) -> Result<Self, String> {
-        let refuse = |why: &str| {
-            Err(format!(
-                "Path {:?}: {why}",
-                path.chars().take(80).collect::<String>()
-            ))
-        };
+        let refuse = |why: &str| Err(format!("Path {:?}: {why}", path.chars().take(80).collect::<String>()));
         if path.starts_with('/') {
             return refuse("it must be relative, without a leading `/`.");
         }
@@ -27,10 +22,7 @@ impl WorkspacePath {
         if path.ends_with('/') {
             return refuse("it names a folder; name a file.");
         }
-        let segments: Vec<&str> = path
-            .split('/')
-            .filter(|segment| !matches!(*segment, "" | "."))
-            .collect();
+        let segments: Vec<&str> = path.split('/').filter(|segment| !matches!(*segment, "" | ".")).collect();
         if segments.contains(&"..") {
             return refuse("`..` is not allowed.");
         }
@@ -39,10 +31,7 @@ impl WorkspacePath {
             return refuse("it is empty.");
         }
         if normal.len() > PATH_BYTES_MAX {
-            return refuse(&format!(
-                "{} bytes; at most {PATH_BYTES_MAX}.",
-                normal.len()
-            ));
+            return refuse(&format!("{} bytes; at most {PATH_BYTES_MAX}.", normal.len()));
         }
         Ok(Self(normal))
     }
@@ -67,24 +56,10 @@ mod tests {
         let normal = |path: &str| WorkspacePath::parse(path).map(|path| path.0);
         assert_eq!(normal("./a//b/./c.md"), Ok("a/b/c.md".to_owned()));
         assert_eq!(normal("a..b/..c"), Ok("a..b/..c".to_owned()));
-        for bad in [
-            "",
-            ".",
-            "./",
-            "/etc/passwd",
-            "../a",
-            "a/../b",
-            "a/..",
-            "a\0b",
-            "a\nb",
-            "a/",
-        ] {
+        for bad in ["", ".", "./", "/etc/passwd", "../a", "a/../b", "a/..", "a\0b", "a\nb", "a/"] {
             assert!(normal(bad).is_err(), "{bad:?}");
         }
         assert!(normal(&"a".repeat(PATH_BYTES_MAX)).is_ok());
-        assert!(
-            normal(&"a".repeat(PATH_BYTES_MAX + 1))
-                .is_err_and(|why| why.contains("513 bytes; at most 512"))
-        );
+        assert!(normal(&"a".repeat(PATH_BYTES_MAX + 1)).is_err_and(|why| why.contains("513 bytes; at most 512")));
     }
 }

@@ -68,6 +68,8 @@ pub fn obey(order: &str, lines: &[String], thread: &str) -> String {
             format!("{:?}, {:?}", tools::wait(&[&job], None), control::poll())
         }
         "wait-clock" => {
+            // Says that it has its order: a signal that comes from here on is for this wait.
+            tools_batch(&["tell".into()], thread);
             let until = line(0).parse().unwrap_or(u64::MAX);
             format!("{}, {:?}", clock::wait_until(until), control::poll())
         }

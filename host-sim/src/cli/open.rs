@@ -1,0 +1,196 @@
+//! Opens a data folder with a host over it: the only place where the command line meets stores, models and tools.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::args::Global;
+use super::exit;
+use super::failure::Failure;
+use super::hosted::Hosted;
+use super::names::Name;
+use super::offline::Offline;
+use super::read_only::ReadOnly;
+use super::runtime::Runtime;
+use super::session::Session;
+use super::settings::Settings;
+use crate::clock::Clock;
+use crate::clock::SystemClock;
+use crate::engine::ComponentSource;
+use crate::engine::Engine;
+use crate::engine::EngineError;
+use crate::host::Host;
+use crate::host::Parts;
+use crate::limits::HostLimits;
+use crate::model::Model;
+use crate::model::offline::OfflineModel;
+use crate::model::scripted::ScriptedModel;
+use crate::script::Script;
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
+use crate::store::redb::OpenError;
+use crate::store::redb::RedbStore;
+use crate::tools::Tools;
+use crate::tools::scripted::ExecutionLog;
+use crate::tools::scripted::ScriptedTools;
+use crate::tools::workspace::Workspace;
+
+/// What scripted tools have done, beside the store: so that a tool's n-th reply survives a restart.
+const EXECUTIONS_FILE: &str = "script-executions.jsonl";
+/// How long the offline model takes for a word: long enough to be seen, short enough not to be waited for.
+const WORD_MS: u64 = 15;
+
+/// What a command does with the store.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mode {
+    /// Looks at it. Nothing is written, so nothing can be run.
+    Read,
+    /// Runs what its own requests give to run, and nothing else.
+    Write,
+    /// Takes up everything that is unfinished, first of all, where its own settings can serve it.
+    Run,
+}
+
+/// What a host is made of besides its store.
+pub struct Setup {
+    /// Settings.
+    pub settings: Settings,
+    /// Models.
+    pub model: Arc<dyn Model>,
+    /// Tools.
+    pub tools: Arc<dyn Tools>,
+}
+
+/// For commands that run turns; `agent` is the one that is asked for.
+pub async fn to_run(global: &Global, agent: Option<&Name>) -> Result<Session, Failure> {
+    open(global, Mode::Run, agent).await
+}
+
+/// For commands that change one thing.
+pub async fn to_write(global: &Global) -> Result<Session, Failure> {
+    open(global, Mode::Write, None).await
+}
+
+/// For commands that only look.
+pub async fn to_read(global: &Global) -> Result<Session, Failure> {
+    if !global.data.is_dir() {
+        let text = format!("there is no data folder {}", global.data.display());
+        return Err(Failure::refused("no-data", text)
+            .advise("Give --data DIR, or make one: `writ run helper 'What is in the workspace?'`."));
+    }
+    open(global, Mode::Read, None).await
+}
+
+/// For commands that ask the component about itself.
+pub async fn without_data(global: &Global) -> Result<Session, Failure> {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let setup = setup(global, None, store.clone(), ExecutionLog::in_memory())?;
+    start(engine(global).await?, store, setup, Mode::Read, false).await
+}
+
+/// A host over a folder, with what it is made of given.
+pub async fn with(
+    global: &Global,
+    folder: &Path,
+    mode: Mode,
+    setup: impl FnOnce(Arc<dyn Store>) -> Result<Setup, Failure>,
+) -> Result<Session, Failure> {
+    let engine = engine(global).await?;
+    let store = folder_store(folder)?;
+    let setup = setup(store.clone())?;
+    start(engine, store, setup, mode, mode == Mode::Run).await
+}
+
+async fn open(global: &Global, mode: Mode, agent: Option<&Name>) -> Result<Session, Failure> {
+    let engine = engine(global).await?;
+    let store = folder_store(&global.data)?;
+    let log = match &global.script {
+        Some(_) if mode != Mode::Read => {
+            let path = global.data.join(EXECUTIONS_FILE);
+            ExecutionLog::open(&path).map_err(|e| Failure::file(&path, "opened", &e))?
+        }
+        _ => ExecutionLog::in_memory(),
+    };
+    let setup = setup(global, agent, store.clone(), log)?;
+    // A script knows its own agents only; a run of another agent's thread would fail for want of it.
+    let sweep = mode == Mode::Run && global.script.is_none();
+    start(engine, store, setup, mode, sweep).await
+}
+
+/// Models and tools as the options say. A script brings its own; without a settings file it also replaces the built-in
+/// agents, whose model it doesn't know.
+fn setup(global: &Global, agent: Option<&Name>, store: Arc<dyn Store>, log: ExecutionLog) -> Result<Setup, Failure> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let Some(path) = &global.script else {
+        return Ok(Setup {
+            settings: Settings::load(global.settings.as_deref())?,
+            model: Arc::new(Offline(OfflineModel::new(clock, WORD_MS))),
+            tools: Arc::new(Workspace::new(store)),
+        });
+    };
+    let script = Script::load(path).map_err(|e| Failure::refused(e.code(), e.to_string()))?;
+    let mut settings = match &global.settings {
+        Some(file) => Settings::load(Some(file))?,
+        None => Settings::of_agents(Vec::new()),
+    };
+    if let Some(agent) = agent {
+        let tools: Vec<String> = script.tools.iter().map(|tool| tool.name.clone()).collect();
+        settings.derive(agent, script.model.name.as_deref().unwrap_or("scripted"), &tools);
+    }
+    let script = Arc::new(script);
+    Ok(Setup {
+        settings,
+        model: Arc::new(ScriptedModel::new(script.clone(), clock.clone())),
+        tools: Arc::new(ScriptedTools::new(script, clock, Arc::new(log))),
+    })
+}
+
+/// Loads the component, before anything is touched that it is for.
+async fn engine(global: &Global) -> Result<Engine, Failure> {
+    let source = match &global.component {
+        Some(path) => ComponentSource::File(path.clone()),
+        None => ComponentSource::Embedded,
+    };
+    let loaded = tokio::task::spawn_blocking(move || Engine::load(&source, &HostLimits::small())).await;
+    match loaded {
+        Ok(Ok(engine)) => Ok(engine),
+        Ok(Err(error @ EngineError::Setup(_))) => Err(Failure::internal("engine", error.to_string())),
+        Ok(Err(error)) => Err(Failure::refused("component", error.to_string())),
+        Err(error) => Err(Failure::internal("engine", error.to_string())),
+    }
+}
+
+async fn start(
+    engine: Engine,
+    store: Arc<dyn Store>,
+    setup: Setup,
+    mode: Mode,
+    sweep: bool,
+) -> Result<Session, Failure> {
+    let parts = Parts {
+        component: ComponentSource::Embedded,
+        store: if mode == Mode::Read { Arc::new(ReadOnly(store.clone())) } else { store.clone() },
+        model: setup.model,
+        tools: setup.tools,
+        clock: Arc::new(SystemClock),
+        settings: setup.settings.texts(),
+        limits: HostLimits { sweep_ms: HostLimits::small().sweep_ms.filter(|_| sweep), ..HostLimits::small() },
+    };
+    let hosted = Hosted::new(Host::with_engine(engine, parts), store);
+    if sweep {
+        hosted.sweep().await?;
+    }
+    Ok(Session::new(Box::new(hosted)))
+}
+
+fn folder_store(folder: &Path) -> Result<Arc<dyn Store>, Failure> {
+    let store = RedbStore::open(folder).map_err(|error| {
+        let code = match error {
+            OpenError::InUse { .. } => "data-in-use",
+            OpenError::NewerFormat { .. } => "data-newer",
+            OpenError::Damaged { .. } | OpenError::Format { .. } | OpenError::NotADatabase { .. } => "data-corrupt",
+            _ => "data",
+        };
+        Failure::new(exit::DATA, code, error.to_string())
+    })?;
+    Ok(Arc::new(store))
+}
