@@ -66,14 +66,18 @@ async fn the_first_model_call_sees_what_the_start_hook_did() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_hook_that_fails_keeps_the_model_from_being_asked() {
-    let mut world = Setup::example("greeter", &answers(&["One."])).world().await;
-    let heard = Heard::listen(&mut world).await;
-    let (done, log) = outcome(&world, "refuse").await;
-    assert_eq!(done["outcome"]["error"]["code"], "retry-exhausted", "{done}");
-    assert_eq!(heard.requests().len(), 0);
-    let told = "the start hook failed: this message is refused";
-    assert!(log.iter().any(|line| line.contains(told)), "{log:?}");
-    world.check().await;
+    for (message, told) in [
+        ("refuse", "the start hook failed: this message is refused"),
+        ("chatter", "the start hook failed: it appended 18 messages; at most 16 are taken"),
+    ] {
+        let mut world = Setup::example("greeter", &answers(&["One."])).world().await;
+        let heard = Heard::listen(&mut world).await;
+        let (done, log) = outcome(&world, message).await;
+        assert_eq!(done["outcome"]["error"]["code"], "retry-exhausted", "{done}");
+        assert_eq!(heard.requests().len(), 0);
+        assert!(log.iter().any(|line| line.contains(told)), "{log:?}");
+        world.check().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -67,6 +67,9 @@ fn greeter(cx: &mut Render) -> String {
         if start.message() == "refuse" {
             return Err("this message is refused".into());
         }
+        if start.message() == "chatter" {
+            (0..17).for_each(|n| start.append(&n.to_string()));
+        }
         start.append(&format!("greeting {} for {:?}", n + 1, start.message()));
         start.set_state("greeted", json!(n + 1));
         Ok(())
