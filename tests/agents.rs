@@ -163,10 +163,21 @@ async fn an_interrupted_call_of_a_tool_that_is_gone_is_not_run_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_name_is_used_once_in_a_call() {
+async fn a_tool_can_t_get_round_an_approval() {
+    let script = REFUND.replace("name = \"bank_pay\"", "name = \"bank_pay\"\npolicy = \"ask\"");
+    let world = Setup::example("triage", &script).world().await;
+    world.ask("t", "k", "pay").await;
+    let told = "toolResult: the host's tool \"bank_pay\" needs a person's approval, and a tool can't ask for one";
+    assert_eq!(results(&world).await, [told]);
+    assert!(world.log.executions().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_step_may_not_do_is_an_error_that_the_model_sees() {
     let world = Setup::example(
         "repeater",
-        "[[answer]]\ncalls = [{ name = \"twice\" }, { name = \"nested\" }, { name = \"once\" }, { name = \"once\" }]\n\
+        "[[answer]]\ncalls = [{ name = \"twice\" }, { name = \"nested\" }, { name = \"stateful\" }, \
+         { name = \"once\" }, { name = \"once\" }]\n\
          [[answer]]\ntext = \"Done.\"\n",
     )
     .world()
@@ -176,10 +187,11 @@ async fn a_step_name_is_used_once_in_a_call() {
     let results = results(&world).await;
     assert_eq!(results[0], "toolResult: the step \"a\" was used before in this call; name each differently");
     assert_eq!(results[1], "toolResult: a step can't have steps of its own");
+    assert_eq!(results[2], "toolResult: a step can't set state; set it outside of the step");
     // Another call begins anew.
-    assert_eq!(results[2..], ["toolResult: 3", "toolResult: 3"]);
+    assert_eq!(results[3..], ["toolResult: 3", "toolResult: 3"]);
     let errors: Vec<Value> = world.messages("t").await.iter().map(|m| m["isError"].clone()).collect();
-    assert_eq!(errors[2..6], [json!(true), json!(true), json!(false), json!(false)]);
+    assert_eq!(errors[2..7], [json!(true), json!(true), json!(true), json!(false), json!(false)]);
     world.check().await;
 }
 

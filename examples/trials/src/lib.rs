@@ -6,7 +6,7 @@ use writ::agent::{Render, Tool, ToolCall, ToolError, Value, json};
 
 const ANY: &str = r#"{"type": "object"}"#;
 
-/// Uses the name of a step twice in one call, and once in another.
+/// What steps may not do, and what they may.
 fn repeater(cx: &mut Render) -> String {
     cx.model("m");
     cx.tool(Tool::stepped("twice", "", ANY, |call| {
@@ -16,6 +16,13 @@ fn repeater(cx: &mut Render) -> String {
     }));
     cx.tool(Tool::stepped("nested", "", ANY, |call| {
         call.step("outer", |step| step.step("inner", |_| Ok(Value::Null)))?;
+        Ok("never".into())
+    }));
+    cx.tool(Tool::stepped("stateful", "", ANY, |call| {
+        call.step("a", |step| {
+            step.set_state("n", json!(1));
+            Ok(Value::Null)
+        })?;
         Ok("never".into())
     }));
     cx.tool(Tool::stepped("once", "", ANY, |call| Ok(call.step("a", |_| Ok(json!(3)))?.to_string())));
