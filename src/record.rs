@@ -424,9 +424,12 @@ pub struct Op {
     /// Whether the start hooks have run.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub started: bool,
-    /// How often a finish hook went on, or a result was sent back for repair.
+    /// How often a result was sent back for repair.
     #[serde(default)]
     pub repairs: u64,
+    /// How often a finish hook went on.
+    #[serde(default)]
+    pub rounds: u64,
     /// Attempts whose end has still to be told in the transcript.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<u64>,
