@@ -3,16 +3,13 @@
 //! everything settles. Cites A1, A24, A28, A30, A33, A40 and C8.
 #![cfg(not(target_family = "wasm"))]
 
-use writ::id::Address;
-use writ_tests::OWNER;
 use writ_tests::sim::{Choice, Sim, finish, submit};
 
 /// A store with a thread, `t`, and submissions that wait.
 fn prepared(keys: &[&str]) -> (std::collections::BTreeMap<String, Vec<u8>>, String, Vec<String>) {
     let sim = Sim::of(&Default::default());
     let ids: Vec<String> = sim.free(|ports| keys.iter().map(|key| submit(ports, key)).collect());
-    let address = Address { owner: OWNER.into(), agent: "helper".into(), thread: "t".into() };
-    (sim.map(), address.place(256).head(), ids)
+    (sim.map(), sim.instance(), ids)
 }
 
 /// One history; returns how many choices there were at each step.

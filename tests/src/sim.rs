@@ -93,6 +93,11 @@ impl Sim {
         self.lock().map.clone()
     }
 
+    /// The name of the thread `t` of [`submit`].
+    pub fn instance(&self) -> String {
+        address().place(256).head()
+    }
+
     /// Does something with ports that are never made to wait.
     pub fn free<T>(&self, work: impl FnOnce(Ports) -> T) -> T {
         let handles = Handles { sim: self.clone(), me: FREE, entropy: RefCell::new(1 << 40) };
@@ -309,7 +314,7 @@ impl Store for Handles {
 }
 
 /// Calls `pay` (plain) and `look` (replay-safe) in the first answer of a thread, and then says so.
-fn agents() -> CodeAgents {
+pub fn agents() -> CodeAgents {
     CodeAgents(&[("helper", |cx: &mut Render| {
         cx.model("sim");
         cx.host_tool("pay");
@@ -412,10 +417,14 @@ impl Host for Handles {
     fn warn(&self, _: &str) {}
 }
 
-/// Submits a message of thread `t`; the id.
+fn address() -> writ::id::Address {
+    writ::id::Address { owner: crate::OWNER.into(), agent: "helper".into(), thread: "t".into() }
+}
+
+/// Submits a message to thread `t`; the id.
 pub fn submit(ports: Ports, key: &str) -> String {
     let delivery = writ::delivery::Delivery::parse(br#"{"message":"hi"}"#).expect("a good delivery");
-    let address = writ::id::Address { owner: crate::OWNER.into(), agent: "helper".into(), thread: "t".into() };
+    let address = address();
     match writ::admission::submit(ports, &agents(), address, Some(key.into()), &delivery) {
         Ok(accepted) => accepted.id,
         Err(refusal) => panic!("{refusal:?}"),
