@@ -5,23 +5,7 @@ use serde_json::{Value, json};
 use writ_tests::{Fault, Heard, Setup, Survived, World, line, survive};
 
 /// The refund of `examples/triage`, and the report that its result schema wants.
-const REFUND: &str = r#"
-[[answer]]
-text = "I pay it back."
-calls = [{ name = "refund", arguments = { order = 7, cents = 1200 } }]
-[[answer]]
-text = '{"category": "billing", "summary": "Order 7 is paid back."}'
-[[tool]]
-name = "bank_pay"
-reply = "receipt of {order}"
-[[tool]]
-name = "mail_send"
-reply = "sent"
-[[tool]]
-name = "order_lookup"
-policy = "replay-safe"
-reply = "order {order} is paid"
-"#;
+const REFUND: &str = include_str!("../examples/triage/refund.toml");
 
 /// Commits that a refund takes and a few more.
 const COMMITS_MAX: u32 = 16;
