@@ -14,6 +14,10 @@ pub const FORMAT_VERSION: u32 = 1;
 
 /// Reads a stored value.
 pub fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, Error> {
+    // serde would take an array for a struct, field by field; no stored value is one.
+    if bytes.first() == Some(&b'[') {
+        return Err(Error::Corrupt { key: key.to_owned(), why: "an array, which no stored value is".into() });
+    }
     serde_json::from_slice(bytes).map_err(|e| Error::Corrupt { key: key.to_owned(), why: e.to_string() })
 }
 
