@@ -15,8 +15,10 @@ fn stores() -> Vec<(&'static str, Map, String)> {
     let id = sim.free(|ports| submit(ports, "a"));
     let instance = sim.instance();
     // The claim, the answer with its calls and the first result go through; then the owner dies.
-    sim.play(&instance, 1, 1, &[0, 0, 0, 0, 0, 2]);
+    sim.play(&instance, 1, 1, &[0, 0, 0, 0, 0, 0, 0, 0, 2]);
     let middle = sim.map();
+    let head = String::from_utf8_lossy(&middle[&instance]).into_owned();
+    assert!(head.contains(r#""phase":"calling""#) && head.contains(r#""done":true"#), "{head}");
     sim.free(|ports| {
         writ::run::drive(ports, &agents(), &instance, None);
         submit(ports, "b");
