@@ -202,7 +202,7 @@ fn real_kills_lose_nothing() {
     while killed < kills || clients.iter().any(|c| c.outcome.is_none()) {
         let mut process = Process::start(folder.path());
         let last = killed >= kills;
-        let mut left = 5 + random(60);
+        let mut left = 20 + random(200);
         let mut open: Vec<usize> = (0..count).filter(|n| clients[*n].outcome.is_none()).collect();
         if open.is_empty() {
             // All is done: what is asked again must be answered as before.
@@ -257,13 +257,18 @@ fn audit(folder: &Path, clients: &[Client]) {
                 }
             }
         }
+        let mut completed = 0;
         for client in clients {
             let id = client.receipt.clone().expect("a receipt");
             let now = get(format!("/v1/submissions/{id}")).await;
             assert_eq!(Some(&now["outcome"]), client.outcome.as_ref(), "{id} has another outcome");
-            assert_eq!(now["outcome"]["status"], "completed", "{now}");
+            // Who is killed ten times in a row without a new message is given up, and says so.
+            let worn = now["outcome"]["error"]["code"] == "retry-exhausted";
+            assert!(now["outcome"]["status"] == "completed" || worn, "{now}");
+            completed += usize::from(!worn);
             assert_eq!(inputs.get(&id), Some(&1), "the input of {id} is not there just once");
         }
+        assert!(completed * 10 >= clients.len() * 9, "only {completed} of {} completed", clients.len());
         assert_eq!(inputs.len(), clients.len(), "somebody's message is there that nobody has a receipt for");
     });
     let lines = std::fs::read_to_string(folder.join("executions.jsonl")).expect("the log");
