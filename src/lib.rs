@@ -6,8 +6,9 @@
 //!
 //! An author of agents needs [`agent`] and [`export!`]. The rest is the runtime: arrows run downwards only, from
 //! [`faces`] over [`admission`] and [`session`] to [`ports`]; only `component/` knows WIT.
-// On wasm there is no std, so that the component imports nothing but its handles.
-#![cfg_attr(target_family = "wasm", no_std)]
+// On wasm the default component has no std, so that it imports nothing but its handles. An author's component (without
+// the feature `standalone`) brings std, and with it the allocator and the panic handler.
+#![cfg_attr(all(target_family = "wasm", feature = "standalone"), no_std)]
 
 extern crate alloc;
 #[cfg(target_family = "wasm")]
@@ -47,10 +48,14 @@ pub mod view;
 /// writ::export!(triage);
 /// ```
 ///
-/// The crate is a `cdylib` for `wasm32-wasip2` that depends on `writ` without default features. It may use std.
+/// The crate is a `cdylib` for `wasm32-wasip2` that depends on `writ` without default features. It may use std; a panic's
+/// text goes to the host's log. `docs/agents.md` is the guide, `examples/triage` the example.
 #[macro_export]
 macro_rules! export {
     ($($agent:ident),+ $(,)?) => {
+        // Natively there is nothing to export; the agents are type-checked all the same.
+        #[cfg(not(target_family = "wasm"))]
+        const _: $crate::agent::CodeAgents = $crate::agent::CodeAgents(&[$((stringify!($agent), $agent)),+]);
         #[cfg(target_family = "wasm")]
         const _: () = {
             struct Component;

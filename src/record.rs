@@ -14,6 +14,10 @@ pub const FORMAT_VERSION: u32 = 1;
 
 /// Reads a stored value.
 pub fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, Error> {
+    // serde would take an array for a struct, field by field; no stored value is one.
+    if bytes.first() == Some(&b'[') {
+        return Err(Error::Corrupt { key: key.to_owned(), why: "an array, which no stored value is".into() });
+    }
     serde_json::from_slice(bytes).map_err(|e| Error::Corrupt { key: key.to_owned(), why: e.to_string() })
 }
 
@@ -424,9 +428,12 @@ pub struct Op {
     /// Whether the start hooks have run.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub started: bool,
-    /// How often a finish hook went on, or a result was sent back for repair.
+    /// How often a result was sent back for repair.
     #[serde(default)]
     pub repairs: u64,
+    /// How often a finish hook went on.
+    #[serde(default)]
+    pub rounds: u64,
     /// Attempts whose end has still to be told in the transcript.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<u64>,

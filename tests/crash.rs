@@ -225,6 +225,10 @@ async fn play(scenario: &Scenario, at: u32, fault: Fault) -> bool {
 
 async fn judge(scenario: &Scenario, client: &Client, world: &World) {
     world.check().await;
+    // Nothing is left in the queue: what has settled took its slot along.
+    let dump = world.store.dump().await.expect("a dump");
+    let slots: Vec<&str> = dump.iter().map(|(key, _)| key.as_str()).filter(|key| key.contains("/queue/")).collect();
+    assert!(slots.is_empty(), "slots were left behind: {slots:?}");
     for (key, right) in &scenario.outcomes {
         let before = world.submission(&client.receipts[key]).await;
         let status = before["outcome"]["status"].as_str().unwrap_or("none");

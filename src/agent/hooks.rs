@@ -24,7 +24,7 @@ impl Start {
         &self.message
     }
 
-    /// Adds a message to the transcript before the model is asked.
+    /// Adds a message to the transcript before the model is asked. At most 16.
     pub fn append(&mut self, text: &str) {
         self.notes.push(text.to_owned());
     }

@@ -23,6 +23,8 @@ mod tool;
 
 pub use data::DataAgents;
 pub use hooks::{Finish, Hook, Start};
+#[doc(no_inline)]
+pub use serde_json::{Value, json};
 pub use tool::{Tool, ToolCall, ToolError, ToolHost};
 
 use crate::id::Address;
@@ -30,7 +32,6 @@ use crate::ports::Host;
 use crate::prelude::*;
 use crate::record::Limits;
 use serde::Deserialize;
-use serde_json::Value;
 
 /// An agent: says what it is now, and returns its instructions.
 pub type AgentFn = fn(&mut Render) -> String;

@@ -138,11 +138,15 @@ impl<'a> ToolCall<'a> {
         let mut inner =
             ToolCall { arguments: self.arguments, host: &mut *self.host, step: Some(name), state: BTreeMap::new() };
         let value = work(&mut inner)?;
+        if !inner.state.is_empty() {
+            // A recorded step is not run again, and what it had set would be missing then.
+            return Err("a step can't set state; set it outside of the step".into());
+        }
         self.host.record(name, &value)?;
         Ok(value)
     }
 
-    /// Sets a value of the thread's persistent state. It counts once the result of this call is recorded.
+    /// Sets a value of the thread's persistent state. It counts once the result of this call is recorded. Not in a step.
     pub fn set_state(&mut self, name: &str, value: Value) {
         self.state.insert(name.to_owned(), value);
     }

@@ -1,5 +1,7 @@
 //! The component: the runtime's exports, and the ports over its imports. Decides nothing. Only here is WIT known.
 
+#[cfg(not(feature = "standalone"))]
+mod panics;
 mod ports;
 #[cfg(feature = "standalone")]
 mod standalone;

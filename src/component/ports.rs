@@ -7,8 +7,10 @@ use crate::prelude::*;
 use crate::record::Usage;
 use core::any::Any;
 
-/// Opens the store that the host has bound to this call, and lends all handles to `work`.
+/// Every export comes through here: opens the store that the host has bound to this call, and lends all handles to `work`.
 pub(super) fn with_ports<T>(work: impl FnOnce(Ports) -> Result<T, Error>) -> Result<T, Error> {
+    #[cfg(not(feature = "standalone"))]
+    super::panics::to_log();
     let store = KvStore(kv::open().map_err(|e| Error::from(store_error(e)))?);
     let handles = Handles;
     work(Ports { store: &store, model: &handles, tools: &handles, clock: &handles, host: &handles })

@@ -1,5 +1,6 @@
 //! Driving an instance: read, decide by the table, carry out, until there is nothing left to do.
 
+mod answer;
 mod ask;
 mod batch;
 mod compact;

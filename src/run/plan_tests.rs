@@ -38,6 +38,7 @@ fn op(phase: Phase, strikes: u64) -> Op {
         compacted: false,
         started: false,
         repairs: 0,
+        rounds: 0,
         ended: Vec::new(),
         spent: Spent::default(),
     }

@@ -5,7 +5,7 @@ use super::turn::Turn;
 use crate::agent::{ToolError, ToolHost};
 use crate::error::Error;
 use crate::keys;
-use crate::ports::HostCall;
+use crate::ports::{HostCall, Policy};
 use crate::prelude::*;
 use crate::record::{Step, decode};
 use crate::store::{Stop, put, read_many};
@@ -88,6 +88,10 @@ impl ToolHost for Stepper<'_, '_, '_> {
             return Err(ToolError::Stopped);
         }
         let ports = self.turn.s.ports;
+        if ports.tools.describe().iter().any(|d| d.name == name && d.policy == Policy::Ask) {
+            let text = format!("the host's tool {name:?} needs a person's approval, and a tool can't ask for one");
+            return Err(ToolError::Failed(text));
+        }
         let call = HostCall {
             effect_key: effect_key.to_owned(),
             name: name.to_owned(),

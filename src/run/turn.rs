@@ -1,30 +1,24 @@
 //! One submission's run: claim or take over, then look, render, ask, commit, until it has its outcome.
 
-use super::batch::{self, Prepared};
+use super::batch;
 use super::context::Context;
-use super::model_error::{PARK_MS, Verdict, judge};
+use super::model_error::PARK_MS;
 use super::plan::late;
 use super::rest::{self, Why};
 use super::{Inputs, ask, compact, journal_guard, settled};
 use crate::admission::input_message;
-use crate::agent::{Agents, Finish, Rendered, Start as StartHook};
+use crate::agent::{Agents, Rendered};
 use crate::error::Error;
 use crate::keys;
-use crate::ports::{ModelError, StopReason, Write};
+use crate::ports::Write;
 use crate::prelude::*;
 use crate::record::*;
-use crate::session::{Message, Role, Session, settle_writes};
+use crate::session::{Message, Session, settle_writes};
 use crate::store::{Stop, put, read, read_many};
 use serde_json::{Value, json};
 
 /// Model calls, waits and batches that one run of a submission makes at most: above any budget.
 const LOOPS_MAX: u32 = 100_000;
-
-/// How often a finish hook may go on, or a result be sent back for repair.
-const REPAIRS_MAX: u64 = 16;
-
-/// How often a result that doesn't fit its schema is sent back.
-const RESULT_REPAIRS_MAX: u64 = 2;
 
 /// How long a submission waits for an agent that the component doesn't have, in milliseconds, before it looks again.
 const NO_AGENT_MS: u64 = 60_000;
@@ -50,8 +44,9 @@ pub(crate) struct Turn<'r, 'a> {
     pub results_lost: bool,
     /// The attempt that opened the batch, if this run did.
     pub opened_in: u64,
+    /// What was delivered.
+    pub start: Start,
     agents: &'r dyn Agents,
-    start: Start,
     moved: Option<u64>,
     /// Inbox entries before this one were looked at.
     looked: u64,
@@ -153,8 +148,11 @@ impl<'r, 'a> Turn<'r, 'a> {
             if !self.wait_for_retry()? {
                 continue;
             }
-            let rendered = self.render()?;
-            self.start_hook(&rendered)?;
+            let mut rendered = self.render()?;
+            if self.start_hook(&rendered)? {
+                // The hook may have set state, and this model call is to see it.
+                rendered = self.render()?;
+            }
             if compact::is_due(&mut self, &rendered)? && compact::run(&mut self, &rendered)? == batch::Flow::Ended {
                 return Ok(());
             }
@@ -372,169 +370,12 @@ impl<'r, 'a> Turn<'r, 'a> {
         self.commit(Vec::new())?;
         Ok(Stop::Later(due))
     }
-
-    /// Runs the start hook of a delivered message, and commits what it wants and that it ran.
-    fn start_hook(&mut self, rendered: &Rendered) -> Result<(), Stop> {
-        let Some(hook) = rendered.on_start.as_ref().filter(|_| !self.op.started) else { return Ok(()) };
-        let text = Message::new(Role::User, self.start.content.clone(), 0).plain_text();
-        let mut cx = StartHook::new(text);
-        hook(&mut cx).map_err(|e| hook_failed("start", &e))?;
-        self.set_state(cx.state).map_err(|e| hook_failed("start", &e))?;
-        self.op.started = true;
-        let mut writes = Vec::new();
-        for note in cx.notes {
-            let message = self.user_note(&note, "note");
-            self.append(message, &mut writes);
-        }
-        self.commit(writes)
-    }
-
-    fn user_note(&self, text: &str, kind: &str) -> Message {
-        let mut message = Message::text(Role::User, text, self.s.ports.clock.now());
-        message.kind = Some(kind.to_owned());
-        message.submission = Some(self.id.clone());
-        message
-    }
-
-    /// After a model's error; `false`: the submission has its outcome.
-    fn model_failed(&mut self, rendered: &Rendered, error: ModelError, partial: Message) -> Result<bool, Stop> {
-        let retries = self.op.retry.as_ref().map_or(0, |r| r.count);
-        match judge(error, retries, self.op.compacted, self.s.ports.clock.now()) {
-            Verdict::Retry(retry) => {
-                let event = json!({"type": "retrying", "submission": self.id, "count": retry.count, "due": retry.due, "reason": retry.why});
-                self.op.retry = Some(retry);
-                self.commit(Vec::new())?;
-                self.publish(event);
-                Ok(true)
-            }
-            Verdict::Compact(_) => {
-                self.op.compacted = true;
-                Ok(compact::run(self, rendered)? == batch::Flow::GoOn)
-            }
-            Verdict::Fail(kind, text) => {
-                let mut message = partial;
-                message.stop_reason = Some(if kind == "cancelled" { "aborted" } else { "error" }.into());
-                message.error_message = Some(text.clone());
-                message.error_kind = Some(kind.clone());
-                let outcome = Outcome::failed("model", format!("The model failed ({kind}): {text}"));
-                let usage = message.usage.unwrap_or_default();
-                let mut writes = Vec::new();
-                let n = self.append(message.clone(), &mut writes);
-                self.count_answer(&usage);
-                let prepared = Prepared::not_run(&message, "This call was not run: the answer that made it broke off.");
-                batch::open(self, prepared, &mut writes);
-                self.end(outcome, writes)?;
-                self.publish_message(n, &message);
-                Ok(false)
-            }
-        }
-    }
-
-    /// After an answer; `false`: the submission has its outcome.
-    fn answered(&mut self, rendered: &Rendered, answer: Message, stop: StopReason) -> Result<bool, Stop> {
-        let calls = !answer.calls().is_empty();
-        let usage = answer.usage.unwrap_or_default();
-        let text = answer.plain_text();
-        let (prepared, kind) = match (stop, calls) {
-            (StopReason::Length, true) => {
-                (Prepared::not_run(&answer, "This call was not run: the answer was cut at the output limit."), "length")
-            }
-            (StopReason::Length, false) => (Prepared::default(), "length"),
-            (StopReason::Pause, false) => (Prepared::default(), "pause"),
-            (_, true) => (batch::prepare(self, rendered, &answer), "toolUse"),
-            (_, false) => (Prepared::default(), "stop"),
-        };
-        let mut answer = answer;
-        answer.stop_reason = Some(kind.to_owned());
-        let mut writes = Vec::new();
-        let n = self.append(answer.clone(), &mut writes);
-        self.count_answer(&usage);
-        self.op.compacted = false;
-        let goes_on = match kind {
-            "stop" => self.finish(rendered, n, &text, writes)?,
-            "length" if !calls => {
-                let outcome = Outcome::failed("length", "The answer was cut at the model's output limit.");
-                self.end(outcome, writes)?;
-                false
-            }
-            _ => {
-                batch::open(self, prepared, &mut writes);
-                self.commit(writes)?;
-                true
-            }
-        };
-        self.publish_message(n, &answer);
-        Ok(goes_on)
-    }
-
-    /// The model has nothing more to ask: finish hook, result, outcome, in one commit; or one more round.
-    fn finish(&mut self, rendered: &Rendered, n: u64, text: &str, writes: Vec<Write>) -> Result<bool, Stop> {
-        if let Some(hook) = &rendered.on_finish {
-            let mut cx = Finish::new(text.to_owned());
-            hook(&mut cx).map_err(|e| hook_failed("finish", &e))?;
-            self.set_state(cx.state).map_err(|e| hook_failed("finish", &e))?;
-            if let Some(note) = cx.go_on {
-                return self.once_more(&note, "note", writes, REPAIRS_MAX, "the finish hook never let it end");
-            }
-        }
-        let schema = self.start.result_schema.as_ref().or(rendered.result_schema.as_ref());
-        let result = match schema {
-            None => None,
-            Some(schema) => match fit(self, schema, text) {
-                Ok(result) => Some(result),
-                Err(violations) if self.op.repairs >= RESULT_REPAIRS_MAX => {
-                    let text = format!("The result does not fit its schema: {violations}");
-                    self.end(Outcome::failed("result-invalid", text), writes)?;
-                    return Ok(false);
-                }
-                Err(violations) => {
-                    let note = format!(
-                        "Your answer must be one JSON value that fits the schema {schema}, and nothing else. \
-                         What is wrong: {violations}"
-                    );
-                    return self.once_more(&note, "repair", writes, REPAIRS_MAX, "the result was never right");
-                }
-            },
-        };
-        self.end(Outcome::Completed { message: Some(n), result }, writes)?;
-        Ok(false)
-    }
-
-    /// Adds a message and asks again, up to a ceiling.
-    fn once_more(&mut self, note: &str, kind: &str, mut writes: Vec<Write>, max: u64, why: &str) -> Result<bool, Stop> {
-        if self.op.repairs >= max {
-            self.end(Outcome::failed("finish-ceiling", format!("After {max} more rounds {why}.")), writes)?;
-            return Ok(false);
-        }
-        self.op.repairs += 1;
-        let message = self.user_note(note, kind);
-        self.append(message, &mut writes);
-        self.commit(writes)?;
-        Ok(true)
-    }
 }
 
 /// Tells live viewers that a submission has its outcome.
 pub(crate) fn publish_settled(session: &Session, id: &str) {
     let event = json!({"type": "settled", "submission": id});
     session.ports.host.publish(&session.place.head(), event.to_string());
-}
-
-/// The text as a result: JSON, with or without a fence around it, that fits the schema. Otherwise what is wrong.
-fn fit(turn: &Turn, schema: &Value, text: &str) -> Result<Value, String> {
-    let trimmed = text.trim();
-    let inner = trimmed
-        .strip_prefix("```json")
-        .or_else(|| trimmed.strip_prefix("```"))
-        .and_then(|t| t.strip_suffix("```"))
-        .unwrap_or(trimmed);
-    let value: Value = serde_json::from_str(inner.trim()).map_err(|e| format!("it is not JSON: {e}"))?;
-    let violations = turn.s.ports.host.check(&schema.to_string(), &value.to_string())?;
-    if violations.is_empty() { Ok(value) } else { Err(violations.join("; ")) }
-}
-
-fn hook_failed(which: &str, why: &str) -> Stop {
-    Stop::Failed(Error::Unavailable(format!("the {which} hook failed: {why}")))
 }
 
 fn fresh_op(id: &str) -> Op {
@@ -548,6 +389,7 @@ fn fresh_op(id: &str) -> Op {
         compacted: false,
         started: false,
         repairs: 0,
+        rounds: 0,
         ended: Vec::new(),
         spent: Spent::default(),
     }

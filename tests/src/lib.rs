@@ -3,8 +3,13 @@
 #![cfg(not(target_family = "wasm"))]
 
 mod crash;
+mod heard;
+pub mod sim;
+mod survive;
 
 pub use crash::{CrashStore, Fault};
+pub use heard::Heard;
+pub use survive::{Kill, Survived, survive};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +26,7 @@ use host_sim::store::counted::{CountedStore, StoreCalls};
 use host_sim::store::memory::MemoryStore;
 use host_sim::tools::scripted::{ExecutionLog, ScriptedTools};
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex;
 
 /// Who asks, unless a test says otherwise.
 pub const OWNER: &str = "local/operator";
@@ -41,6 +46,8 @@ pub struct World {
     pub clock: Arc<VirtualClock>,
     /// Its parts, for another host on the same store.
     pub parts: Parts,
+    /// The agent that `submit` and its like speak to.
+    pub agent: String,
 }
 
 /// How a world is made.
@@ -55,6 +62,8 @@ pub struct Setup {
     pub limits: Value,
     /// The component.
     pub component: ComponentSource,
+    /// The agent that `submit` and its like speak to.
+    pub agent: String,
 }
 
 impl Setup {
@@ -66,7 +75,14 @@ impl Setup {
             settings: BTreeMap::new(),
             limits: json!({}),
             component: ComponentSource::Embedded,
+            agent: "helper".into(),
         }
+    }
+
+    /// A world of a script, with an agent of `examples/triage` or, if it has no such agent, `examples/trials`.
+    pub fn example(agent: &str, script: &str) -> Self {
+        let file = if agent == "triage" { env!("WRIT_TRIAGE") } else { env!("WRIT_TRIALS") };
+        Self { agent: agent.to_owned(), ..Self::new(script).component(ComponentSource::File(file.into())) }
     }
 
     /// On a store.
@@ -116,24 +132,23 @@ impl Setup {
             limits: HostLimits::small(),
         };
         let host = host(&parts).await;
-        World { host, store, log, clock, parts }
+        World { host, store, log, clock, parts, agent: self.agent }
     }
 }
 
-/// A host of parts. The embedded component is compiled once for all tests of a process.
+/// A host of parts. Each component is loaded once for all tests of a process.
 pub async fn host(parts: &Parts) -> Host {
-    static EMBEDDED: OnceCell<Engine> = OnceCell::const_new();
-    match parts.component {
-        ComponentSource::Embedded => {
-            let engine = EMBEDDED
-                .get_or_init(|| async {
-                    Engine::load(&ComponentSource::Embedded, &HostLimits::small()).expect("the component loads")
-                })
-                .await;
-            Host::with_engine(engine.clone(), parts.clone())
+    static LOADED: Mutex<Vec<(ComponentSource, Engine)>> = Mutex::const_new(Vec::new());
+    let mut loaded = LOADED.lock().await;
+    let engine = match loaded.iter().find(|(source, _)| *source == parts.component) {
+        Some((_, engine)) => engine.clone(),
+        None => {
+            let engine = Engine::load(&parts.component, &HostLimits::small()).expect("the component loads");
+            loaded.push((parts.component.clone(), engine.clone()));
+            engine
         }
-        _ => Host::new(parts.clone()).await.expect("the component loads"),
-    }
+    };
+    Host::with_engine(engine, parts.clone())
 }
 
 impl World {
@@ -155,7 +170,7 @@ impl World {
 
     /// Submits a body.
     pub async fn submit_body(&self, thread: &str, key: &str, body: &Value) -> Response {
-        let path = format!("/v1/agents/helper/threads/{thread}/submissions");
+        let path = format!("/v1/agents/{}/threads/{thread}/submissions", self.agent);
         self.send(Request::post(path, body).header("idempotency-key", key)).await
     }
 
@@ -178,7 +193,7 @@ impl World {
     pub async fn messages(&self, thread: &str) -> Vec<Value> {
         let mut all = Vec::new();
         loop {
-            let path = format!("/v1/agents/helper/threads/{thread}/messages?limit=256&after={}", all.len());
+            let path = format!("/v1/agents/{}/threads/{thread}/messages?limit=256&after={}", self.agent, all.len());
             let response = self.send(Request::get(path)).await;
             assert_eq!(response.status, 200, "{}", response.text());
             let page = response.json().expect("JSON");

@@ -1,0 +1,108 @@
+//! A stored value that was damaged is an error that names its key: never a panic, never a silent skip, and never a hang.
+#![cfg(not(target_family = "wasm"))]
+
+use std::collections::BTreeMap;
+
+use writ::faces::{Request, thread};
+use writ_tests::OWNER;
+use writ_tests::sim::{Sim, agents, submit};
+
+type Map = BTreeMap<String, Vec<u8>>;
+
+/// Stores in the middle of a tool call, and at rest with one more submission waiting.
+fn stores() -> Vec<(&'static str, Map, String)> {
+    let sim = Sim::of(&Map::new());
+    let id = sim.free(|ports| submit(ports, "a"));
+    let instance = sim.instance();
+    // The claim, the answer with its calls and the first result go through; then the owner dies.
+    sim.play(&instance, 1, 1, &[0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    let middle = sim.map();
+    let head = String::from_utf8_lossy(&middle[&instance]).into_owned();
+    assert!(head.contains(r#""phase":"calling""#) && head.contains(r#""done":true"#), "{head}");
+    sim.free(|ports| {
+        writ::run::drive(ports, &agents(), &instance, None);
+        submit(ports, "b");
+    });
+    vec![("in a tool call", middle, id.clone()), ("at rest", sim.map(), id)]
+}
+
+fn damages(value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    let mut flipped = value.to_vec();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 0x80;
+    vec![
+        ("cut in half", value[..value.len() / 2].to_vec()),
+        ("empty", Vec::new()),
+        ("a bit flipped", flipped),
+        ("of another shape", b"[1]".to_vec()),
+        ("a number", b"18446744073709551615".to_vec()),
+        ("not text", vec![0xff; 16]),
+        ("nested deeply", b"[".repeat(100_000)),
+    ]
+}
+
+/// Everything that reads the store, on a damaged one. What it says, joined.
+fn read_all(map: &Map, instance: &str, id: &str) -> String {
+    let sim = Sim::of(map);
+    let mut said = Vec::new();
+    sim.free(|ports| {
+        let mut page = None;
+        for _ in 0..2_000 {
+            match writ::audit::page(&ports, page.as_deref()) {
+                Ok(found) => {
+                    said.extend(found.findings.iter().map(|f| format!("{} {} {}", f.invariant, f.key, f.text)));
+                    page = found.next;
+                }
+                Err(error) => {
+                    said.push(format!("{error:?}"));
+                    page = None;
+                }
+            }
+            if page.is_none() {
+                break;
+            }
+        }
+        for path in [
+            format!("/v1/submissions/{id}"),
+            format!("/v1/submissions/{id}/explain"),
+            "/v1/threads".into(),
+            "/v1/agents/helper/threads/t".into(),
+            "/v1/agents/helper/threads/t/messages".into(),
+            "/v1/agents/helper/threads/t/submissions".into(),
+        ] {
+            let request = Request {
+                method: "GET".into(),
+                path,
+                headers: Vec::new(),
+                body: Vec::new(),
+                principal: Some(OWNER.into()),
+            };
+            let response = thread::respond(ports, &agents(), &request);
+            said.push(String::from_utf8_lossy(&response.body).into_owned());
+        }
+        let pending = writ::queue::pending(&ports, None);
+        said.push(pending.err().map(|e| format!("{e:?}")).unwrap_or_default());
+        said.push(format!("{:?}", writ::run::drive(ports, &agents(), instance, None)));
+    });
+    said.join("\n")
+}
+
+#[test]
+fn a_damaged_value_is_named_and_nothing_panics() {
+    let mut looked = 0;
+    for (name, map, id) in stores() {
+        let instance = Sim::of(&map).instance();
+        assert!(!read_all(&map, &instance, &id).contains("format "), "{name}: sound, and said to be damaged");
+        for (key, value) in &map {
+            for (damage, bytes) in damages(value) {
+                let mut damaged = map.clone();
+                damaged.insert(key.clone(), bytes);
+                let said = std::panic::catch_unwind(|| read_all(&damaged, &instance, &id));
+                let said = said.unwrap_or_else(|_| panic!("{name}: {key} {damage}: a panic"));
+                assert!(said.contains(key.as_str()), "{name}: {key} {damage}: nobody named it:\n{said}");
+                looked += 1;
+            }
+        }
+    }
+    assert!(looked > 200, "only {looked} damages");
+}
