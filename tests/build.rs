@@ -1,4 +1,4 @@
-//! Builds the components of `examples/` once for the tests, and exports their paths as `WRIT_TRIAGE` and `WRIT_TRIALS`.
+//! Builds the components of `examples/` once for the tests, and exports their paths: `WRIT_TRIAGE` and so on.
 
 use std::env;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 mod guest;
 
 /// Packages of `examples/`, and the variables that name their files.
-const EXAMPLES: [(&str, &str); 2] = [("triage", "WRIT_TRIAGE"), ("trials", "WRIT_TRIALS")];
+const EXAMPLES: [(&str, &str); 3] = [("mailer", "WRIT_MAILER"), ("triage", "WRIT_TRIAGE"), ("trials", "WRIT_TRIALS")];
 
 fn main() -> ExitCode {
     if env::var_os("CARGO_CFG_TARGET_FAMILY").is_some_and(|family| family == "wasm") {

@@ -76,8 +76,10 @@ impl Host {
 
     fn assemble(engine: Engine, parts: Parts, hook: Option<Arc<dyn Hook>>) -> Self {
         let Parts { component: _, store, model, tools, clock, settings, limits } = parts;
-        let (events, _) = broadcast::channel(BACKLOG);
-        let (log, _) = broadcast::channel(BACKLOG);
+        // Nobody watches a host that is there to be crashed, and thousands are made.
+        let backlog = if hook.is_some() { 1 } else { BACKLOG };
+        let (events, _) = broadcast::channel(backlog);
+        let (log, _) = broadcast::channel(backlog);
         let (settings, limits) = (Arc::new(settings), Arc::new(limits));
         let handles = Handles { store, model, tools, clock, settings, events, log, limits, hook };
         let calls = Arc::new(Calls::new(engine, handles.clone()));

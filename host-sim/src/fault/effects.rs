@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::trace::Entry;
+use crate::engine::{End, Import};
 use crate::script::Script;
 use crate::tools::Policy;
 use crate::tools::scripted::Execution;
@@ -19,6 +21,8 @@ pub struct ToolUse {
     pub executions_max: u32,
     /// Plans in which a call was executed more than once.
     pub repeated_in: u64,
+    /// Plans in which a call was executed again although a later commit had been answered: the effect had long happened.
+    pub late_in: u64,
     /// Plans in which the outcome of a call stayed unknown.
     pub unknown_in: u64,
     /// What the results of its calls say.
@@ -34,6 +38,7 @@ impl ToolUse {
         self.plans += other.plans;
         self.executions_max = self.executions_max.max(other.executions_max);
         self.repeated_in += other.repeated_in;
+        self.late_in += other.late_in;
         self.unknown_in += other.unknown_in;
         self.outcomes.extend(other.outcomes.iter().cloned());
         self.called_by_model |= other.called_by_model;
@@ -43,16 +48,18 @@ impl ToolUse {
     pub fn words(&self) -> String {
         let mut words = Vec::new();
         if self.executions_max > 1 {
-            let keyed = "each time with the same effect key";
             words.push(match self.policy {
-                Some(Policy::ReplaySafe) => {
-                    format!("may be executed again after a crash, {keyed}: harmless if the far end keeps keys")
-                }
-                _ if !self.called_by_model => format!(
-                    "CAN BE REPEATED: the component's own code calls it again after a crash, {keyed}. Put it alone \
-                     in a step, and give its key to the far end; or make the tool that calls it plain"
-                ),
-                _ => format!("CAN BE REPEATED, {keyed}"),
+                _ if self.late_in > 0 && !self.called_by_model => "CAN BE REPEATED, long after it has happened and \
+                    later work was recorded: the component's own code calls it outside of a step. Put it alone into \
+                    a step"
+                    .to_owned(),
+                _ if !self.called_by_model => "is executed again if a crash falls between the effect and its record, \
+                    each time with the same effect key: a far end that keeps keys does it once"
+                    .to_owned(),
+                Some(Policy::ReplaySafe | Policy::Stepped) => "is executed again after a crash, each time with the \
+                    same effect key: a far end that keeps keys does it once"
+                    .to_owned(),
+                _ => "CAN BE REPEATED".to_owned(),
             });
         } else if self.executions_max == 1 {
             words.push("never executed twice".into());
@@ -71,6 +78,7 @@ impl ToolUse {
             "plans": self.plans,
             "executions_max": self.executions_max,
             "repeated_in": self.repeated_in,
+            "late_in": self.late_in,
             "unknown_in": self.unknown_in,
             "outcomes": self.outcomes,
             "words": self.words(),
@@ -79,7 +87,12 @@ impl ToolUse {
 }
 
 /// What one run shows: its executions, and its messages.
-pub(super) fn of(script: &Script, executions: &[Execution], messages: &[Value]) -> BTreeMap<String, ToolUse> {
+pub(super) fn of(
+    script: &Script,
+    executions: &[Execution],
+    messages: &[Value],
+    trace: &[Entry],
+) -> BTreeMap<String, ToolUse> {
     let mut tools: BTreeMap<String, ToolUse> = BTreeMap::new();
     for execution in executions {
         let tool = tools.entry(execution.name.clone()).or_default();
@@ -96,11 +109,29 @@ pub(super) fn of(script: &Script, executions: &[Execution], messages: &[Value]) 
         tool.outcomes.insert(outcome.to_owned());
         tool.unknown_in |= u64::from(outcome == "interrupted");
     }
+    let late = late(trace);
     for (name, tool) in &mut tools {
+        tool.late_in = u64::from(late.contains(name.as_str()));
         tool.policy = script.tools.iter().find(|known| known.name == *name).map(|known| known.policy);
         tool.plans = 1;
         tool.repeated_in = u64::from(tool.executions_max > 1);
         tool.called_by_model = is_called(script, name);
+    }
+    tools
+}
+
+/// Tools of which a call was executed again after its first execution had ended and a later commit had been answered.
+fn late(trace: &[Entry]) -> BTreeSet<&str> {
+    let mut tools = BTreeSet::new();
+    for (at, first) in trace.iter().enumerate().filter(|(_, entry)| entry.import == Import::ToolsStart) {
+        let rest = trace.get(at + 1..).unwrap_or_default();
+        let is_again = |entry: &Entry| entry.import == Import::ToolsStart && entry.detail == first.detail;
+        let Some(again) = rest.iter().position(is_again) else { continue };
+        let between = rest.iter().take(again).filter(|e| e.instance == first.instance && e.life == first.life);
+        let recorded = between.filter(|e| e.twin == first.twin && e.end == Some(End::Committed)).count();
+        if recorded > 0 {
+            tools.extend(first.detail.split(' ').next());
+        }
     }
     tools
 }

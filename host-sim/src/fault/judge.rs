@@ -42,7 +42,7 @@ pub(super) async fn judge(
         messages.extend(thread_messages);
     }
     let executions = outside.log.executions();
-    played.tools = effects::of(&scenario.script, &executions, &messages);
+    played.tools = effects::of(&scenario.script, &executions, &messages, &played.trace);
     tools(scenario, played, &executions, &messages, &mut findings);
     played.findings.append(&mut findings);
 }

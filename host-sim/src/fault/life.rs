@@ -55,6 +55,8 @@ pub(super) struct Shared {
     pub(super) calls_max: u32,
     /// Whether calls are counted, written down and stopped now.
     pub(super) armed: AtomicBool,
+    /// Whether the setup is over: from then on the scenario's traps are in place, also while the judge reads.
+    pub(super) begun: AtomicBool,
     trace: Mutex<Vec<Entry>>,
     draw: Mutex<Draw>,
     calls: AtomicU32,
@@ -64,7 +66,7 @@ impl Shared {
     pub(super) fn new(seed: u64, clock: Arc<VirtualClock>, traps: Vec<Import>, calls_max: u32) -> Self {
         let draw = Mutex::new(Draw::new(seed ^ 0x1e57));
         let (trace, calls) = (Mutex::default(), AtomicU32::new(0));
-        Self { seed, clock, traps, calls_max, armed: AtomicBool::new(false), trace, draw, calls }
+        Self { seed, clock, traps, calls_max, armed: AtomicBool::new(false), begun: AtomicBool::new(false), trace, draw, calls }
     }
 
     /// What was called so far.
@@ -188,8 +190,10 @@ impl Hook for Life {
         if self.is_dead() {
             return Err(Killed("the host is dead".into()));
         }
+        let traps = self.shared.begun.load(Ordering::SeqCst) && self.shared.traps.contains(&call.import);
+        let trap = || Killed(format!("{} traps, as the scenario says", call.import.name()));
         if !self.shared.armed.load(Ordering::SeqCst) {
-            return Ok((UNCOUNTED, Before::Go));
+            return if traps { Err(trap()) } else { Ok((UNCOUNTED, Before::Go)) };
         }
         if self.shared.calls.fetch_add(1, Ordering::Relaxed) > self.shared.calls_max {
             return Err(self.die("it does not end"));
@@ -197,8 +201,8 @@ impl Hook for Life {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let fault = self.faults.iter().find(|fault| fault.call == number).map(|fault| fault.kind);
         let at = self.write_down(call, number, fault);
-        if self.shared.traps.contains(&call.import) {
-            return Err(Killed(format!("{} traps, as the scenario says", call.import.name())));
+        if traps {
+            return Err(trap());
         }
         match fault {
             Some(Kind::FailBefore) => Ok((at, Before::Fail("injected fault".into()))),

@@ -125,6 +125,7 @@ async fn live(
     let mut world = opened(outside.open(0, plan.first.clone()))?;
     client.go_on(&world, &clock, &scenario.setup).await?;
     client.restart();
+    outside.shared.begun.store(true, Ordering::SeqCst);
     outside.shared.armed.store(true, Ordering::SeqCst);
     for number in 1..=LIVES_MAX {
         let recovers = number > 1;

@@ -74,7 +74,7 @@ const EMBEDDED: &[(&str, &str)] = &[
 
 /// The six that take the fewest calls.
 pub const SHORTEST: [&str; 6] =
-    ["plain-turn", "permanent-error", "bad-render", "cancel-before", "cancel-after", "one-tool"];
+    ["permanent-error", "cancel-before", "plain-turn", "long-fork", "cancel-after", "short-fork"];
 
 /// Most steps of a scenario.
 const STEPS_MAX: usize = 1000;

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use async_trait::async_trait;
+
 use super::disk::Disk;
 use super::life::{Draw, Life, Shared};
 use super::plan::{Fault, Plan, StoreKind};
@@ -10,8 +12,8 @@ use crate::clock::VirtualClock;
 use crate::engine::{ComponentSource, Engine};
 use crate::host::{Host, Parts};
 use crate::limits::HostLimits;
-use crate::model::Model;
 use crate::model::scripted::ScriptedModel;
+use crate::model::{Completion, Description, Model, ModelError, ModelRequest};
 use crate::store::Store;
 use crate::store::counted::CountedStore;
 use crate::store::memory::MemoryStore;
@@ -41,6 +43,21 @@ pub trait Twist: Send + Sync + 'static {
 pub(super) struct NoTwist;
 
 impl Twist for NoTwist {}
+
+/// A model whose failures pass with time: it counts them by thread and turn, whatever the component calls its tries.
+struct Moody(ScriptedModel);
+
+#[async_trait]
+impl Model for Moody {
+    async fn describe(&self, name: &str) -> Result<Description, ModelError> {
+        self.0.describe(name).await
+    }
+
+    async fn start(&self, request: ModelRequest) -> Result<Box<dyn Completion>, ModelError> {
+        let key = format!("{} {} {}", request.thread, request.turn, request.options.contains("summary"));
+        self.0.start(ModelRequest { key, ..request }).await
+    }
+}
 
 /// What outlives a host.
 pub(super) struct Outside {
@@ -79,7 +96,7 @@ impl Outside {
         let log = Arc::new(ExecutionLog::in_memory());
         let script = scenario.script.clone();
         let tools = twist.tools(Arc::new(ScriptedTools::new(script.clone(), clock.clone(), log.clone())));
-        let model = Arc::new(ScriptedModel::new(script, clock.clone()));
+        let model = Arc::new(Moody(ScriptedModel::new(script, clock.clone())));
         let base = match plan.store {
             StoreKind::Memory => Base::Memory(Arc::new(MemoryStore::new())),
             StoreKind::Redb => Base::Redb(Disk::new(Draw::new(plan.seed))),
