@@ -98,9 +98,13 @@ fn the_same_plan_is_the_same_run() {
     }
 }
 
-/// Says yes to a commit of a run, and loses it: the third one of each life.
+/// Says yes to a commit, and loses it: one of each life, of those whose guard key contains a text.
 #[derive(Clone)]
-struct LosesACommit;
+struct LosesACommit(&'static str, u32);
+
+/// Leaves the last write out of every commit of a thread.
+#[derive(Clone)]
+struct AppliesHalf;
 
 /// Keeps the last commit in memory until the next one: it is gone when the host dies.
 #[derive(Clone)]
@@ -112,6 +116,9 @@ struct ExecutesTwice;
 
 struct Losing {
     inner: Arc<dyn Store>,
+    guard: &'static str,
+    /// Which one is lost; `None`: of each, the last write.
+    lost: Option<u32>,
     commits: AtomicU32,
 }
 
@@ -124,7 +131,13 @@ struct Twice(Arc<dyn Tools>);
 
 impl Twist for LosesACommit {
     fn store(&self, inner: Arc<dyn Store>) -> Arc<dyn Store> {
-        Arc::new(Losing { inner, commits: AtomicU32::new(0) })
+        Arc::new(Losing { inner, guard: self.0, lost: Some(self.1), commits: AtomicU32::new(0) })
+    }
+}
+
+impl Twist for AppliesHalf {
+    fn store(&self, inner: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(Losing { inner, guard: "/ses/", lost: None, commits: AtomicU32::new(0) })
     }
 }
 
@@ -146,9 +159,13 @@ impl Store for Losing {
         self.inner.get_many(keys).await
     }
 
-    async fn commit(&self, guard: Guard, writes: Vec<Write>) -> Result<Outcome, StoreError> {
-        if guard.key.contains("/ses/") && self.commits.fetch_add(1, Ordering::SeqCst) == 2 {
-            return Ok(Outcome::Committed);
+    async fn commit(&self, guard: Guard, mut writes: Vec<Write>) -> Result<Outcome, StoreError> {
+        if guard.key.contains(self.guard) {
+            match self.lost {
+                Some(lost) if self.commits.fetch_add(1, Ordering::SeqCst) == lost => return Ok(Outcome::Committed),
+                Some(_) => {}
+                None => drop(writes.pop()),
+            }
         }
         self.inner.commit(guard, writes).await
     }
@@ -241,8 +258,16 @@ impl Tools for Twice {
 
 #[test]
 fn a_store_that_loses_what_it_acknowledged_is_noticed() {
-    let broken = broken("one-tool", LosesACommit);
-    assert!(broken.contains("liveness") || broken.contains("I4") || broken.contains("outcome"), "{broken:?}");
+    let accepted = broken("plain-turn", LosesACommit("/queue", 0));
+    assert!(accepted.contains("outcome"), "a receipt without a submission: {accepted:?}");
+    let called = broken("one-tool", LosesACommit("/ses/", 2));
+    assert!(called.contains("effects"), "a call was made and its record lost: {called:?}");
+}
+
+#[test]
+fn a_store_that_applies_half_a_commit_is_noticed() {
+    let broken = broken("one-tool", AppliesHalf);
+    assert!(broken.contains("I4") && broken.contains("leak"), "{broken:?}");
 }
 
 #[test]

@@ -29,9 +29,7 @@ fn careful(cx: &mut Render) -> String {
     cx.model("small");
     cx.tool(Tool::stepped("welcome", ABOUT, PARAMETERS, |call| {
         let customer = call.step("look", |step| step.host_tool("crm_look", &json!({"to": step.arguments()["to"]})))?;
-        call.step("mail", |step| {
-            step.host_tool("send_email", &json!({"text": format!("Welcome, {customer}")}))
-        })?;
+        call.step("mail", |step| step.host_tool("send_email", &json!({"text": format!("Welcome, {customer}")})))?;
         call.step("note", |step| step.host_tool("crm_note", &json!({"text": "welcomed"})))?;
         Ok("welcomed".into())
     }));

@@ -144,4 +144,3 @@ fn store(text: &str) -> Result<StoreKind, String> {
 fn plan(text: &str) -> Result<Plan, String> {
     text.parse().map_err(|error: crate::fault::PlanError| error.0)
 }
-

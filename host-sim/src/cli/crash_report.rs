@@ -78,7 +78,12 @@ pub fn print(
     let totals =
         format!("{} plans, {failed} failures, {} s", value["plans"], value["seconds"].as_f64().unwrap_or_default());
     let verdict = if failed == 0 { styled(GOOD, "ok") } else { styled(BAD, "not survived") };
-    out.line(&format!("{verdict}: {totals} (store {}, depth {}, seed {})", config.store.name(), config.depth, config.seed))?;
+    out.line(&format!(
+        "{verdict}: {totals} (store {}, depth {}, seed {})",
+        config.store.name(),
+        config.depth,
+        config.seed
+    ))?;
     Ok(code)
 }
 

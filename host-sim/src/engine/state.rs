@@ -63,12 +63,7 @@ impl WasiView for State {
 }
 
 /// The wasmtime store of one call, with all caps set.
-pub(super) fn store(
-    engine: &Engine,
-    handles: Handles,
-    signals: Arc<Signals>,
-    export: &'static str,
-) -> Store<State> {
+pub(super) fn store(engine: &Engine, handles: Handles, signals: Arc<Signals>, export: &'static str) -> Store<State> {
     let probe = handles.hook.clone().map(|hook| Probe::begin(hook, export));
     let hooked = probe.is_some();
     let limits = handles.limits.clone();

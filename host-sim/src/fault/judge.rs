@@ -136,8 +136,13 @@ async fn retry(
         match send(&world.host, request).await {
             Some(again) if again.status == 200 && again.bytes() == body.as_slice() => {}
             Some(again) => {
-                let text =
-                    format!("{} was answered with {} {}, before {}", name(step), again.status, again.text(), lossy(body));
+                let text = format!(
+                    "{} was answered with {} {}, before {}",
+                    name(step),
+                    again.status,
+                    again.text(),
+                    lossy(body)
+                );
                 findings.push(Finding::new("retry", text));
             }
             None => findings.push(Finding::new("retry", format!("{} traps without a fault", name(step)))),
@@ -201,7 +206,10 @@ fn order(client: &Client, thread: &str, messages: &[Value], findings: &mut Vec<F
         let of = |m: &Value| m["role"] == "user" && m["kind"].is_null() && m["submission"] == receipt.id.as_str();
         let places: Vec<usize> = (0..messages.len()).filter(|at| of(&messages[*at])).collect();
         if places.len() > 1 {
-            findings.push(Finding::new("I8", format!("{} stands in {thread:?} {} times", name(&receipt.step), places.len())));
+            findings.push(Finding::new(
+                "I8",
+                format!("{} stands in {thread:?} {} times", name(&receipt.step), places.len()),
+            ));
         }
         match places.first() {
             Some(place) if *place < last => {

@@ -66,7 +66,17 @@ impl Shared {
     pub(super) fn new(seed: u64, clock: Arc<VirtualClock>, traps: Vec<Import>, calls_max: u32) -> Self {
         let draw = Mutex::new(Draw::new(seed ^ 0x1e57));
         let (trace, calls) = (Mutex::default(), AtomicU32::new(0));
-        Self { seed, clock, traps, calls_max, armed: AtomicBool::new(false), begun: AtomicBool::new(false), trace, draw, calls }
+        Self {
+            seed,
+            clock,
+            traps,
+            calls_max,
+            armed: AtomicBool::new(false),
+            begun: AtomicBool::new(false),
+            trace,
+            draw,
+            calls,
+        }
     }
 
     /// What was called so far.

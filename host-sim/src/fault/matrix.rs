@@ -130,7 +130,8 @@ fn second_plans(plan: &Plan, trace: &[Entry]) -> Vec<Plan> {
         place && !entry.twin
     };
     let plans = trace.iter().filter(follows).flat_map(|entry| {
-        let kinds = Kind::ALL.into_iter().filter(|k| k.is_second() && k.applies(entry.import, entry.export, plan.store));
+        let kinds =
+            Kind::ALL.into_iter().filter(|k| k.is_second() && k.applies(entry.import, entry.export, plan.store));
         kinds.map(move |kind| {
             let fault = Fault { call: entry.number, kind };
             if kills { plan.then_in_recovery(fault) } else { plan.then(fault) }

@@ -17,6 +17,7 @@ pub mod plan;
 pub mod play;
 pub mod scenario;
 pub mod shrink;
+mod step;
 pub mod trace;
 mod world;
 

@@ -231,9 +231,9 @@ impl FromStr for Plan {
 fn faults(text: &str) -> Result<Vec<Fault>, PlanError> {
     let fault = |text: &str| {
         let known = || Kind::ALL.map(Kind::name).join(", ");
-        let (call, kind) = text.split_once(':').ok_or_else(|| {
-            PlanError(format!("`{text}`: a fault is `<call>:<kind>`, and the kinds are {}", known()))
-        })?;
+        let (call, kind) = text
+            .split_once(':')
+            .ok_or_else(|| PlanError(format!("`{text}`: a fault is `<call>:<kind>`, and the kinds are {}", known())))?;
         let call = call.parse().map_err(|_| PlanError(format!("`{text}`: {call:?} is no number of a call")))?;
         let found = Kind::ALL.into_iter().find(|known| known.name() == kind);
         let kind = found.ok_or_else(|| PlanError(format!("there is no kind {kind:?}; known are {}", known())))?;

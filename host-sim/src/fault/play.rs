@@ -114,12 +114,7 @@ async fn play_on(stage: &Stage, plan: &Plan) -> Played {
 }
 
 /// From the first life to the last: the one in which all steps have been answered and nothing is left to do.
-async fn live(
-    outside: &mut Outside,
-    client: &mut Client,
-    scenario: &Scenario,
-    plan: &Plan,
-) -> Result<World, Finding> {
+async fn live(outside: &mut Outside, client: &mut Client, scenario: &Scenario, plan: &Plan) -> Result<World, Finding> {
     let opened = |world: Result<World, String>| world.map_err(|error| Finding::new("store", error));
     let clock = outside.shared.clock.clone();
     let mut world = opened(outside.open(0, plan.first.clone()))?;

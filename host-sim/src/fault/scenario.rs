@@ -46,6 +46,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub use super::step::Step;
 use crate::engine::Import;
 use crate::script::{SCRIPT_BYTES_MAX, Script};
 
@@ -102,81 +103,6 @@ pub struct Scenario {
     pub spare_retries: u32,
     /// The component's settings.
     pub settings: BTreeMap<String, String>,
-}
-
-/// What the client does.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(tag = "act", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Step {
-    /// Cancels a submission.
-    Cancel {
-        /// Its key.
-        key: String,
-    },
-    /// Deletes a thread.
-    Delete {
-        /// Its name.
-        #[serde(default = "thread")]
-        thread: String,
-        /// The agent.
-        #[serde(default = "agent")]
-        agent: String,
-    },
-    /// Copies a thread.
-    Fork {
-        /// The key of the copy.
-        key: String,
-        /// The source.
-        #[serde(default = "thread")]
-        thread: String,
-        /// The agent.
-        #[serde(default = "agent")]
-        agent: String,
-        /// The name of the copy.
-        to: String,
-        /// How many messages; without it, all.
-        at: Option<u64>,
-    },
-    /// Imports a thread of made-up messages.
-    Import {
-        /// The key of the import.
-        key: String,
-        /// The thread.
-        #[serde(default = "thread")]
-        thread: String,
-        /// The agent.
-        #[serde(default = "agent")]
-        agent: String,
-        /// How many messages.
-        messages: u64,
-    },
-    /// Time passes, while others work.
-    Pass {
-        /// Milliseconds.
-        ms: u64,
-    },
-    /// Submits a message.
-    Submit {
-        /// The key.
-        key: String,
-        /// The thread.
-        #[serde(default = "thread")]
-        thread: String,
-        /// The agent.
-        #[serde(default = "agent")]
-        agent: String,
-        /// The message.
-        message: String,
-        /// Deliver it into the running turn.
-        #[serde(default)]
-        steer: bool,
-        /// Its deadline, in milliseconds.
-        deadline_ms: Option<u64>,
-        /// JSON Schema of the result, as JSON text.
-        result_schema: Option<String>,
-    },
-    /// Waits until nothing is left to do.
-    Wait {},
 }
 
 /// Why a scenario can't be used.
@@ -325,10 +251,10 @@ impl Scenario {
                 Step::Cancel { key } if !keys.contains(key.as_str()) => {
                     return Err(format!("`cancel` of {key:?}, which no step above has submitted"));
                 }
-                Step::Fork { key, .. } | Step::Import { key, .. } | Step::Submit { key, .. } => {
-                    if !keys.insert(key.as_str()) {
-                        return Err(twice(key));
-                    }
+                Step::Fork { key, .. } | Step::Import { key, .. } | Step::Submit { key, .. }
+                    if !keys.insert(key.as_str()) =>
+                {
+                    return Err(twice(key));
                 }
                 _ => {}
             }
@@ -366,14 +292,6 @@ fn agents(given: Vec<toml::Table>, script: &Script) -> Result<Vec<Value>, String
         return Ok(vec![json!({"name": "helper", "model": model, "instructions": "Help.", "tools": tools})]);
     }
     given.into_iter().map(agent).collect()
-}
-
-fn thread() -> String {
-    "t".into()
-}
-
-fn agent() -> String {
-    "helper".into()
 }
 
 #[cfg(test)]
