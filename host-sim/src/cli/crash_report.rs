@@ -64,6 +64,9 @@ pub fn print(
         for tool in tools {
             let text = |name: &str| safe(tool[name].as_str().unwrap_or_default());
             let words = text("words");
+            if words.is_empty() {
+                continue;
+            }
             let style = if words.contains("CAN BE REPEATED") { WARN } else { DIM };
             out.line(&format!("{} {}: {}", text("scenario"), styled(BOLD, &text("tool")), styled(style, &words)))?;
         }

@@ -37,7 +37,7 @@ impl Host for State {
     }
 
     async fn start(&mut self, request: Request) -> wasmtime::Result<Result<Resource<CompletionHandle>, Error>> {
-        let entered = self.enter(Import::ModelStart, || format!("turn {}", request.turn)).await?;
+        let entered = self.enter(Import::ModelStart, || format!("turn {} key {}", request.turn, request.key)).await?;
         let started = match &entered.fail {
             Some(text) => Err(injected(text)),
             None => self.start_model(request).await,

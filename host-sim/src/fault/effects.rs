@@ -76,7 +76,8 @@ impl ToolUse {
             "tool": name,
             "policy": self.policy,
             "plans": self.plans,
-            "executions_max": self.executions_max,
+            // What the component runs within itself, the host can't count.
+            "executions_max": (self.executions_max > 0).then_some(self.executions_max),
             "repeated_in": self.repeated_in,
             "late_in": self.late_in,
             "unknown_in": self.unknown_in,
