@@ -4,12 +4,12 @@
 
 mod crash;
 mod heard;
-pub mod sim;
 mod survive;
 
 pub use crash::{CrashStore, Fault};
 pub use heard::Heard;
 pub use survive::{Kill, Survived, survive};
+pub use writ_sim as sim;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

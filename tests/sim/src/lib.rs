@@ -4,6 +4,8 @@
 //! Each owner is a thread that blocks at every store call until it is granted. Between two calls an owner is
 //! deterministic, so a list of choices is a history, and the same list is the same history.
 
+#![cfg(not(target_family = "wasm"))]
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -13,7 +15,11 @@ use writ::agent::{CodeAgents, Render};
 use writ::ports::*;
 use writ::run::{RunOutcome, drive};
 
-type Map = BTreeMap<String, Bytes>;
+/// Who asks.
+pub const OWNER: &str = "local/operator";
+
+/// What a store holds.
+pub type Map = BTreeMap<String, Bytes>;
 
 /// What the scheduler may let happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -462,7 +468,7 @@ impl Host for Handles {
 }
 
 fn address() -> writ::id::Address {
-    writ::id::Address { owner: crate::OWNER.into(), agent: "helper".into(), thread: "t".into() }
+    writ::id::Address { owner: OWNER.into(), agent: "helper".into(), thread: "t".into() }
 }
 
 /// Submits a message to thread `t`; the id.
