@@ -217,7 +217,10 @@ mod tests {
     /// Frozen: a change of this would turn every retry into a conflict.
     #[test]
     fn the_hash_is_frozen() {
-        assert_eq!(hash(&serde_json::json!({"b": 1, "a": [true, null, "x"]})), "sha256:6d657b183a619fb55ba37893a78807cd3f8f4f121fb703b47af5d8a51621fb0b");
+        assert_eq!(
+            hash(&serde_json::json!({"b": 1, "a": [true, null, "x"]})),
+            "sha256:6d657b183a619fb55ba37893a78807cd3f8f4f121fb703b47af5d8a51621fb0b"
+        );
     }
 
     /// Trap 22: two requests that differ must not hash alike.

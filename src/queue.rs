@@ -20,7 +20,7 @@ const LOOK: u64 = 32;
 /// Live slots that one maintenance moves at most.
 const MOVES_MAX: usize = 16;
 /// Writes of one maintenance at most.
-const WRITES_MAX: usize = 48;
+pub const WRITES_MAX: usize = 48;
 
 /// Drops what has settled from the front of the queue and moves what lives to its tail. Changes `queue`, which the
 /// caller commits with the writes. Records are never written here: ownership has passed to the session (R1).
@@ -54,15 +54,25 @@ pub fn maintain(ports: &Ports, partition: u8, queue: &mut Queue) -> Result<Vec<W
     }
     let mut writes = Vec::new();
     let mut moves = 0;
+    let mut met: Vec<String> = Vec::new();
     for (n, slot) in numbers.into_iter().zip(slots) {
         match slot {
             None => {}
             Some(Slot::Delete { .. }) => break,
+            // A slot that a race left behind and a later slot of the same id: one of them is enough, and `moved` can
+            // stand in a commit only once.
+            Some(Slot::Submission { id, .. }) if met.contains(&id) => {
+                if writes.len() + 1 > WRITES_MAX {
+                    break;
+                }
+                writes.push(del(keys::slot(partition, n)));
+            }
             Some(Slot::Submission { id, tag }) if live[&id] => {
                 if moves == MOVES_MAX || writes.len() + 3 > WRITES_MAX {
                     break;
                 }
                 moves += 1;
+                met.push(id.clone());
                 writes.push(del(keys::slot(partition, n)));
                 writes.push(put(keys::moved(&id), &queue.next));
                 writes.push(put(keys::slot(partition, queue.next), &Slot::Submission { id, tag }));
@@ -74,6 +84,7 @@ pub fn maintain(ports: &Ports, partition: u8, queue: &mut Queue) -> Result<Vec<W
                 }
                 writes.push(del(keys::slot(partition, n)));
                 writes.push(del(keys::moved(&id)));
+                met.push(id);
             }
         }
         queue.first = n + 1;
@@ -121,6 +132,10 @@ pub fn pending(ports: &Ports, cursor: Option<&str>) -> Result<Pending, Error> {
             work.push((Place { partition: p as u8, tag }.head(), id));
         }
         let end = first + 255;
+        // A partition where everything has settled is passed over in the same page.
+        if work.is_empty() && end >= now.next {
+            continue;
+        }
         let next = if end < now.next {
             Some(format!("{p}.{end}"))
         } else {

@@ -80,7 +80,8 @@ fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "a transient error",
-            script: "[[answer]]\ntext = \"Hello.\"\nfail = { kind = \"transient\", message = \"429\", times = 1 }\n".into(),
+            script: "[[answer]]\ntext = \"Hello.\"\nfail = { kind = \"transient\", message = \"429\", times = 1 }\n"
+                .into(),
             acts: vec![submit("a", "hi"), Act::Settle],
             outcomes: vec![("a", &["completed"])],
             commits: 8,

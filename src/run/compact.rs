@@ -55,10 +55,7 @@ pub(crate) fn run(turn: &mut Turn, rendered: &Rendered) -> Result<Flow, Stop> {
                       open ends, names and paths. Answer with the summary only."
                 .into();
         match collect(turn, &ask, false)? {
-            Asked::Cancelled => {
-                turn.end(Outcome::aborted("cancelled"), Vec::new())?;
-                return Ok(Flow::Ended);
-            }
+            Asked::Cancelled => return Ok(Flow::Ended),
             Asked::Failed(error, _) => why = format!("{error:?}"),
             Asked::Answer(answer, stop) => match fit(&answer, stop, size) {
                 Ok(text) => return store(turn, &text, kept),

@@ -1,0 +1,2 @@
+//! .
+#![cfg(not(target_family = "wasm"))]
