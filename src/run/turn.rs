@@ -278,11 +278,15 @@ impl<'r, 'a> Turn<'r, 'a> {
         Ok(Look::GoOn)
     }
 
-    /// After a signal in the middle of a wait: ends what was cancelled while it waits behind this one (trap 13).
+    /// After a signal in the middle of a wait: ends what was cancelled while it waits behind this one (trap 13), and
+    /// this run when the thread is to be deleted.
     pub fn look_for_cancels(&mut self) -> Result<(), Stop> {
         let key = self.s.place.inbox();
         let [inbox] = read(self.s.ports.store, [key.clone()])?;
         let inbox: Inbox = decode_opt(&key, &inbox)?.unwrap_or_default();
+        if inbox.closed.is_some() {
+            return Err(Stop::Later(self.s.ports.clock.now()));
+        }
         if inbox.next > self.looked {
             let (entries, records) = self.entries_to(inbox.next)?;
             self.end_cancelled(&entries, &records)?;
@@ -308,11 +312,7 @@ impl<'r, 'a> Turn<'r, 'a> {
 
     /// Settles cancelled submissions that wait, one commit each. Their entries are left to the next decision, which
     /// finds nothing left for them to do.
-    fn end_cancelled(
-        &mut self,
-        entries: &[(u64, Entry)],
-        records: &BTreeMap<String, Submission>,
-    ) -> Result<(), Stop> {
+    fn end_cancelled(&mut self, entries: &[(u64, Entry)], records: &BTreeMap<String, Submission>) -> Result<(), Stop> {
         for (_, entry) in entries {
             let Entry::Cancel(id) = entry else { continue };
             let Some(record) = records.get(id).filter(|r| *id != self.id && !r.is_settled()) else { continue };
