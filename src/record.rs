@@ -209,6 +209,9 @@ pub struct Start {
     pub limits: Limits,
 }
 
+/// Largest persistent state of a thread, in bytes of JSON.
+pub const STATE_BYTES_MAX: usize = 16 * 1024;
+
 /// Ceilings of one submission. All are finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]

@@ -7,7 +7,7 @@ use super::turn::Turn;
 use crate::agent::{Rendered, Tool, ToolCall, ToolError};
 use crate::ports::{Declaration, HostCall, Job, Policy, Reply, Write};
 use crate::prelude::*;
-use crate::record::{Call, Outcome, Phase};
+use crate::record::{Call, Phase};
 use crate::session::Message;
 use crate::session::message::text_block;
 use crate::store::Stop;
@@ -21,7 +21,7 @@ const REPLY_BYTES_MAX: usize = 1024 * 1024;
 pub(crate) enum Flow {
     /// It goes on.
     GoOn,
-    /// It has its outcome.
+    /// It has its outcome, or the next decision gives it one.
     Ended,
 }
 
@@ -139,7 +139,6 @@ fn run_own(turn: &mut Turn, i: usize, tool: &Tool, arguments: &Value) -> Result<
         return Err(stop);
     }
     if stepper.cancelled {
-        turn.end(Outcome::aborted("cancelled"), Vec::new())?;
         return Ok(Flow::Ended);
     }
     let reply = match reply {
@@ -167,18 +166,11 @@ fn wait_for_jobs(turn: &mut Turn, mut jobs: Vec<(usize, Box<dyn Job>)>) -> Resul
         let ended = turn.s.ports.tools.wait(&handles, Some(turn.sub.deadline));
         if ended.is_empty() {
             turn.s.ports.host.poll();
-            let outcome = if turn.is_cancelled()? {
-                Some(Outcome::aborted("cancelled"))
-            } else if turn.sub.deadline <= turn.s.ports.clock.now() {
-                Some(super::plan::late())
-            } else {
-                None
-            };
-            if let Some(outcome) = outcome {
-                drop(jobs);
-                turn.end(outcome, Vec::new())?;
+            // What has to end is ended by the next decision, in one commit with the wish that asked for it (P6x).
+            if turn.is_cancelled()? || turn.sub.deadline <= turn.s.ports.clock.now() {
                 return Ok(Flow::Ended);
             }
+            turn.look_for_cancels()?;
             continue;
         }
         let mut places: Vec<usize> = ended.iter().map(|(at, _)| *at).filter(|at| *at < jobs.len()).collect();

@@ -23,9 +23,6 @@ const LOOPS_MAX: u32 = 100_000;
 /// How long a submission waits for an agent that the component doesn't have, in milliseconds, before it looks again.
 const NO_AGENT_MS: u64 = 60_000;
 
-/// Largest persistent state of a thread, in bytes of JSON.
-const STATE_BYTES_MAX: usize = 16 * 1024;
-
 /// A submission that this run has claimed.
 pub(crate) struct Turn<'r, 'a> {
     /// The session.
@@ -139,8 +136,9 @@ impl<'r, 'a> Turn<'r, 'a> {
                 }
                 continue;
             }
+            // The next decision ends it, in one commit that also takes the wish out of the inbox (P6x).
             if let Look::Cancelled = self.look()? {
-                return self.end(Outcome::aborted("cancelled"), Vec::new());
+                return Ok(());
             }
             if let Some(outcome) = self.spent() {
                 return self.end(outcome, Vec::new());
@@ -157,7 +155,7 @@ impl<'r, 'a> Turn<'r, 'a> {
                 return Ok(());
             }
             match ask::ask(&mut self, &rendered)? {
-                ask::Asked::Cancelled => return self.end(Outcome::aborted("cancelled"), Vec::new()),
+                ask::Asked::Cancelled => return Ok(()),
                 ask::Asked::Failed(error, partial) => {
                     if !self.model_failed(&rendered, error, partial)? {
                         return Ok(());
@@ -273,17 +271,61 @@ impl<'r, 'a> Turn<'r, 'a> {
             return Err(Stop::Later(ports.clock.now()));
         }
         if inbox.next > self.looked {
-            let entries = super::entries(&ports, &self.s.place, self.looked, inbox.next)?;
-            let mut ids: Vec<String> = Vec::new();
-            for (_, entry) in &entries {
-                let (Entry::Submit(id) | Entry::Cancel(id)) = entry;
-                ids.push(id.clone());
-            }
-            let records = super::records(&ports, ids)?;
+            let (entries, records) = self.entries_to(inbox.next)?;
+            self.end_cancelled(&entries, &records)?;
             self.steer(&entries, &records)?;
             self.looked = inbox.next;
         }
         Ok(Look::GoOn)
+    }
+
+    /// After a signal in the middle of a wait: ends what was cancelled while it waits behind this one (trap 13), and
+    /// this run when the thread is to be deleted.
+    pub fn look_for_cancels(&mut self) -> Result<(), Stop> {
+        let key = self.s.place.inbox();
+        let [inbox] = read(self.s.ports.store, [key.clone()])?;
+        let inbox: Inbox = decode_opt(&key, &inbox)?.unwrap_or_default();
+        if inbox.closed.is_some() {
+            return Err(Stop::Later(self.s.ports.clock.now()));
+        }
+        if inbox.next > self.looked {
+            let (entries, records) = self.entries_to(inbox.next)?;
+            self.end_cancelled(&entries, &records)?;
+        }
+        Ok(())
+    }
+
+    /// The inbox's entries that were not looked at, and the records that they name.
+    #[allow(clippy::type_complexity)]
+    fn entries_to(&self, next: u64) -> Result<(Vec<(u64, Entry)>, BTreeMap<String, Submission>), Stop> {
+        let ports = self.s.ports;
+        let entries = super::entries(&ports, &self.s.place, self.looked, next)?;
+        let mut ids: Vec<String> = Vec::new();
+        for (_, entry) in &entries {
+            let (Entry::Submit(id) | Entry::Cancel(id)) = entry;
+            if !ids.contains(id) {
+                ids.push(id.clone());
+            }
+        }
+        let records = super::records(&ports, ids)?;
+        Ok((entries, records))
+    }
+
+    /// Settles cancelled submissions that wait, one commit each. Their entries are left to the next decision, which
+    /// finds nothing left for them to do.
+    fn end_cancelled(&mut self, entries: &[(u64, Entry)], records: &BTreeMap<String, Submission>) -> Result<(), Stop> {
+        for (_, entry) in entries {
+            let Entry::Cancel(id) = entry else { continue };
+            let Some(record) = records.get(id).filter(|r| *id != self.id && !r.is_settled()) else { continue };
+            let key = keys::moved(id);
+            let [moved] = read(self.s.ports.store, [key.clone()])?;
+            let done = settled(record, Outcome::aborted("cancelled"), self.s.ports.clock.now());
+            let mut writes = Vec::new();
+            settle_writes(id, &done, decode_opt(&key, &moved)?, self.s.place.partition, &mut writes);
+            self.commit(writes)?;
+            publish_settled(&self.s, id);
+        }
+        Ok(())
     }
 
     /// Delivers the steering messages that wait, one commit each (C6): rare, and each may be large.

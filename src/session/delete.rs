@@ -1,7 +1,7 @@
 //! Deletion of a thread in three steps: close the inbox under Q, take over and delete under H, the last keys under Q
 //! (C18–C21). Without a scan: everything is found from the head, the messages and the inbox.
 
-use super::message::{join, part_count};
+use super::message::{PARTS_MAX, join, part_count};
 use super::{Message, Session, settle_writes};
 use crate::error::{Error, Problem, Refusal};
 use crate::id::{Address, Place};
@@ -116,12 +116,14 @@ fn page(mut session: Session, snapshot: &Snapshot, done: u64, failed: Option<(St
             };
             let parts = part_count(&value);
             let steps = steps_of(&join(&ports, &place, n, Some(value))?);
-            if writes.len() + 1 + parts as usize + steps.len().min(PAGE) > PAGE && !writes.is_empty() {
+            let apart = steps.len() > PAGE - 1 - PARTS_MAX;
+            let with_it = if apart { 0 } else { steps.len() };
+            if writes.len() + 1 + parts as usize + with_it > PAGE && !writes.is_empty() {
                 break;
             }
-            // More steps than a page go first, in commits of their own; the message still names them until then.
+            // More steps than fit beside it go first, in commits of their own; the message still names them until then.
             for chunk in steps.chunks(PAGE) {
-                if steps.len() > PAGE {
+                if apart {
                     session.head.epoch += 1;
                     session.commit(chunk.iter().cloned().map(del).collect())?;
                 } else {
