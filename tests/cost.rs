@@ -242,7 +242,7 @@ async fn a_start_reads_what_is_pending_and_not_what_has_settled() {
     work.sort();
     work.dedup();
     // Ten wait for their model; a few of the last may not have settled when the host went down.
-    assert!((10..=10 + threads as usize).contains(&work.len()), "{}", work.len());
+    assert!((10..=10 + threads).contains(&work.len()), "{}", work.len());
     let pending = work.len() as u64;
     assert!(cost.reads <= 2 * pending + 2 + 2 * partitions, "{cost:?} for {pending} pending");
     assert_eq!(cost.commits, 0);

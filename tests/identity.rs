@@ -9,6 +9,9 @@ use writ_tests::{OWNER, World};
 
 const HELLO: &str = "[model]\nrepeat_last = true\n[[answer]]\ntext = \"Hello.\"\n";
 
+/// A route's name, and a request of it for an id.
+type Route = (&'static str, fn(&str) -> Request);
+
 /// Everything of an answer that a caller sees.
 fn shown(response: &Response) -> (u16, Vec<(String, String)>, String) {
     (response.status, response.headers.clone(), response.text().into_owned())
@@ -78,7 +81,7 @@ async fn what_is_foreign_answers_as_what_is_missing() {
     // The same partition, and no such submission.
     let missing = format!("{}-00000000000000000000000000", &id[..2]);
     let before = dump(&world).await;
-    let routes: [(&str, fn(&str) -> Request); 3] = [
+    let routes: [Route; 3] = [
         ("status", |id| Request::get(format!("/v1/submissions/{id}"))),
         ("explain", |id| Request::get(format!("/v1/submissions/{id}/explain"))),
         ("cancel", |id| Request::post(format!("/v1/submissions/{id}/cancel"), &json!({}))),

@@ -318,7 +318,9 @@ async fn a_deadline_ends_what_waits_what_runs_and_what_a_tool_does() {
     assert_eq!(world.model.calls(), calls + 1);
     // In a tool: it is not waited for, and its call is closed.
     let id = at_work(&world, "tool", &deadline("job", 60_000)).await;
-    assert_eq!(passes(&world, &id).await["error"]["code"], "deadline");
+    world.clock.advance(60_000);
+    reaches(&world, &id, "settled").await;
+    assert_eq!(world.submission(&id).await["outcome"]["error"]["code"], "deadline");
     assert!(world.transcript("tool").await[2].starts_with("toolResult(interrupted): "));
     world.check().await;
 }

@@ -187,7 +187,7 @@ async fn a_page_of_large_messages_ends_early() {
         "[model]\nrepeat_last = true\n[[answer]]\ntext = \"Hello.\"\n[summary]\ntext = \"Large things.\"\n\
          [[answer]]\nwhen = \"load\"\ncalls = [{}]\n[[answer]]\nwhen = \"load\"\ntext = \"Loaded.\"\n\
          [[tool]]\nname = \"load\"\nreply = \"{reply}\"\n",
-        vec!["{ name = \"load\" }"; 4].join(", ")
+        ["{ name = \"load\" }"; 4].join(", ")
     );
     let world = World::new(&script).await;
     for n in 0..8 {
