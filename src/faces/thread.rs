@@ -139,10 +139,9 @@ impl Call<'_> {
 
     fn cancel(&self, owner: &str, id: &str) -> Result<Response, Refusal> {
         let (cancelled, accepted) = admission::cancel(self.ports, owner, id)?;
-        let view = view::submission(&self.ports, id, &accepted.sub)?;
         Ok(match cancelled {
-            Cancelled::Settled => Response::json(200, &view),
-            Cancelled::Noted => Response::json(202, &view).with_work(Work {
+            Cancelled::Settled => Response::json(200, &view::submission(&self.ports, id, &accepted.sub)?),
+            Cancelled::Noted => Response::json(202, &view::receipt(id, &accepted.sub)).with_work(Work {
                 instance: accepted.place.head(),
                 submission: None,
                 signal: Some(Signal::Cancel),

@@ -5,6 +5,7 @@ use super::rest::{self, Why, call_name, effect_key, result};
 use super::steps::Stepper;
 use super::turn::Turn;
 use crate::agent::{Rendered, Tool, ToolCall, ToolError};
+use crate::error::Error;
 use crate::ports::{Declaration, HostCall, Job, Policy, Reply, Write};
 use crate::prelude::*;
 use crate::record::{Call, Phase};
@@ -173,14 +174,20 @@ fn wait_for_jobs(turn: &mut Turn, mut jobs: Vec<(usize, Box<dyn Job>)>) -> Resul
             turn.look_for_cancels()?;
             continue;
         }
-        let mut places: Vec<usize> = ended.iter().map(|(at, _)| *at).filter(|at| *at < jobs.len()).collect();
-        let replies = ended.into_iter().filter(|(at, _)| *at < jobs.len());
-        let results = replies.map(|(at, reply)| (jobs[at].0, reply)).collect();
-        places.sort_unstable();
-        places.dedup();
-        for at in places.into_iter().rev() {
-            jobs.remove(at);
+        let mut ended: BTreeMap<usize, Reply> = ended.into_iter().filter(|(at, _)| *at < jobs.len()).collect();
+        if ended.is_empty() {
+            let text = "the host says that a job has ended which was never started".to_owned();
+            return Err(Stop::Failed(Error::Unavailable(text)));
         }
+        let mut results = Vec::new();
+        let mut at = 0;
+        jobs.retain(|(i, _)| {
+            let reply = ended.remove(&at);
+            at += 1;
+            let open = reply.is_none();
+            results.extend(reply.map(|reply| (*i, reply)));
+            open
+        });
         record(turn, results)?;
     }
     Ok(Flow::GoOn)

@@ -163,7 +163,7 @@ fn last(session: &Session, failed: Option<(String, Failure)>) -> Result<(), Stop
     let owner = session.head.address.owner.as_str();
     for _ in 0..64 {
         let mut wanted = vec![keys::queue(p), place.head(), place.inbox(), place.meta()];
-        wanted.extend(failed.iter().flat_map(|(id, _)| [keys::sub(id), keys::moved(id)]));
+        wanted.extend(failed.iter().flat_map(|(id, _)| [keys::sub(id), keys::moved(id), keys::list(p, List::Orphans)]));
         let values = read_many(ports.store, &wanted)?;
         let head: Option<Head> = decode_opt(&wanted[1], &values[1])?;
         let Some(head) = head.filter(|h| h.born == session.head.born) else { return Ok(()) };
@@ -189,6 +189,10 @@ fn last(session: &Session, failed: Option<(String, Failure)>) -> Result<(), Stop
                 let outcome = Outcome::Failed { error: why.clone() };
                 let moved = decode_opt(&wanted[5], &values[5])?;
                 settle_writes(id, &settled(&record, outcome, ports.clock.now()), moved, p, &mut writes);
+                // No thread names it any more: the list of orphans does, for the audit.
+                let orphans: IndexHead = decode_opt(&wanted[6], &values[6])?.unwrap_or_default();
+                writes.push(put(wanted[6].clone(), &IndexHead { next: orphans.next + 1 }));
+                writes.push(put(keys::list_entry(p, List::Orphans, orphans.next), id));
             }
         }
         let guard = Guard { key: keys::queue(p), expect: values[0].clone() };
