@@ -12,7 +12,7 @@ use crate::prelude::*;
 use crate::queue;
 use crate::record::*;
 use crate::session::{Message, Role};
-use crate::store::{self, Sent, VALUE_MAX, put, read};
+use crate::store::{self, COMMIT_WRITES_MAX, Sent, VALUE_MAX, put, read};
 
 /// Submissions that may wait in one thread.
 pub const INBOX_MAX: u64 = 256;
@@ -294,7 +294,10 @@ impl Admission<'_> {
                 writes.extend(message.writes(place, i as u64).map_err(Error::Unavailable)?);
             }
         }
-        writes.extend(queue::maintain(&self.ports, p, &mut queue)?);
+        // A birth with messages leaves no room for it; the next multiple of 16 comes.
+        if writes.len() + 1 + queue::WRITES_MAX <= COMMIT_WRITES_MAX {
+            writes.extend(queue::maintain(&self.ports, p, &mut queue)?);
+        }
         writes.push(put(keys::queue(p), &queue));
         Ok((sub, writes))
     }

@@ -51,6 +51,8 @@ pub enum List<'a> {
     Owner(&'a str),
     /// All births, of whatever owner: what `audit` walks.
     Births,
+    /// Submissions whose thread never came to be: copies that failed. Their records outlive it.
+    Orphans,
     /// The owners that have a list here: what `audit` finds their lists by.
     Owners,
 }
@@ -60,6 +62,7 @@ pub fn list(partition: u8, list: List) -> String {
     match list {
         List::Owner(owner) => format!("p/{partition:02x}/idx/{}/threads", owner_tag(owner)),
         List::Births => format!("p/{partition:02x}/idx/births"),
+        List::Orphans => format!("p/{partition:02x}/idx/orphans"),
         List::Owners => format!("p/{partition:02x}/idx/owners"),
     }
 }

@@ -6,7 +6,7 @@ use crate::keys;
 use crate::ports::{Ports, Write};
 use crate::prelude::*;
 use crate::record::{Queue, Slot, Submission, decode, decode_opt};
-use crate::store::{del, put, read_format, read_many};
+use crate::store::{READ_MAX, del, put, read_format, read_many};
 use crate::view::parse_cursor;
 
 /// Maintenance rides in the accept whose slot number is a multiple of this.
@@ -19,8 +19,12 @@ const SPAN_BACKLOG: u64 = 256;
 const LOOK: u64 = 32;
 /// Live slots that one maintenance moves at most.
 const MOVES_MAX: usize = 16;
+/// Pieces of work of a page of `pending` at most, as `wit/runtime.wit` says.
+const PENDING_MAX: usize = 256;
+/// Slots that are worth a read.
+const SLOTS_MIN: u64 = 64;
 /// Writes of one maintenance at most.
-const WRITES_MAX: usize = 48;
+pub const WRITES_MAX: usize = 48;
 
 /// Drops what has settled from the front of the queue and moves what lives to its tail. Changes `queue`, which the
 /// caller commits with the writes. Records are never written here: ownership has passed to the session (R1).
@@ -54,15 +58,25 @@ pub fn maintain(ports: &Ports, partition: u8, queue: &mut Queue) -> Result<Vec<W
     }
     let mut writes = Vec::new();
     let mut moves = 0;
+    let mut met: Vec<String> = Vec::new();
     for (n, slot) in numbers.into_iter().zip(slots) {
         match slot {
             None => {}
             Some(Slot::Delete { .. }) => break,
+            // A slot that a race left behind and a later slot of the same id: one of them is enough, and `moved` can
+            // stand in a commit only once.
+            Some(Slot::Submission { id, .. }) if met.contains(&id) => {
+                if writes.len() + 1 > WRITES_MAX {
+                    break;
+                }
+                writes.push(del(keys::slot(partition, n)));
+            }
             Some(Slot::Submission { id, tag }) if live[&id] => {
                 if moves == MOVES_MAX || writes.len() + 3 > WRITES_MAX {
                     break;
                 }
                 moves += 1;
+                met.push(id.clone());
                 writes.push(del(keys::slot(partition, n)));
                 writes.push(put(keys::moved(&id), &queue.next));
                 writes.push(put(keys::slot(partition, queue.next), &Slot::Submission { id, tag }));
@@ -74,6 +88,7 @@ pub fn maintain(ports: &Ports, partition: u8, queue: &mut Queue) -> Result<Vec<W
                 }
                 writes.push(del(keys::slot(partition, n)));
                 writes.push(del(keys::moved(&id)));
+                met.push(id);
             }
         }
         queue.first = n + 1;
@@ -89,44 +104,44 @@ pub struct Pending {
     pub next: Option<String>,
 }
 
-/// Pages the slots of all partitions. It reads no record: `run` decides. The cursor is `<partition>.<slot>`; a page ends
-/// at the `next` that was read with it, so a slot that is moved meanwhile is not missed.
+/// Pages the slots of all partitions. It reads no record: `run` decides. The cursor is `<partition>.<slot>`; a partition
+/// ends at the `next` that was read with its last slots, so a slot that is moved meanwhile is not missed.
 pub fn pending(ports: &Ports, cursor: Option<&str>) -> Result<Pending, Error> {
     let (partition, from) = parse_cursor(cursor);
     let format = read_format(ports)?;
     // One read tells which partitions have anything at all.
     let queue_keys: Vec<String> = (0..format.partitions).map(|p| keys::queue(p as u8)).collect();
     let queues = read_many(ports.store, &queue_keys)?;
+    let mut work = Vec::new();
     for p in partition..format.partitions {
-        let start = if p == partition { from } else { 0 };
+        let mut from = if p == partition { from } else { 0 };
         let Some(queue) = decode_opt::<Queue>(&queue_keys[usize::from(p)], &queues[usize::from(p)])? else { continue };
-        let first = queue.first.max(start);
-        if first >= queue.next {
-            continue;
+        let mut next = queue.next;
+        loop {
+            from = from.max(queue.first);
+            if from >= next {
+                break;
+            }
+            // What has settled costs no page of its own: a page ends only when it is nearly full.
+            let slots = PENDING_MAX.saturating_sub(work.len()).min(READ_MAX - 1) as u64;
+            if slots < SLOTS_MIN {
+                return Ok(Pending { work, next: Some(format!("{p}.{from}")) });
+            }
+            let mut keys = vec![keys::queue(p as u8)];
+            keys.extend((from..from + slots).map(|n| keys::slot(p as u8, n)));
+            let values = read_many(ports.store, &keys)?;
+            let Some(now) = &values[0] else { break };
+            next = decode::<Queue>(&keys[0], now)?.next;
+            for (key, value) in keys.iter().zip(values).skip(1) {
+                let (tag, id) = match decode_opt::<Slot>(key, &value)? {
+                    None => continue,
+                    Some(Slot::Submission { id, tag }) => (tag, Some(id)),
+                    Some(Slot::Delete { tag }) => (tag, None),
+                };
+                work.push((Place { partition: p as u8, tag }.head(), id));
+            }
+            from += slots;
         }
-        let mut keys = vec![keys::queue(p as u8)];
-        keys.extend((first..first + 255).map(|n| keys::slot(p as u8, n)));
-        let values = read_many(ports.store, &keys)?;
-        let now: Queue = match &values[0] {
-            Some(value) => decode(&keys[0], value)?,
-            None => continue,
-        };
-        let mut work = Vec::new();
-        for (key, value) in keys.iter().zip(values).skip(1) {
-            let (tag, id) = match decode_opt::<Slot>(key, &value)? {
-                None => continue,
-                Some(Slot::Submission { id, tag }) => (tag, Some(id)),
-                Some(Slot::Delete { tag }) => (tag, None),
-            };
-            work.push((Place { partition: p as u8, tag }.head(), id));
-        }
-        let end = first + 255;
-        let next = if end < now.next {
-            Some(format!("{p}.{end}"))
-        } else {
-            (p + 1 < format.partitions).then(|| format!("{}.0", p + 1))
-        };
-        return Ok(Pending { work, next });
     }
-    Ok(Pending { work: Vec::new(), next: None })
+    Ok(Pending { work, next: None })
 }

@@ -10,6 +10,9 @@ use serde::Serialize;
 /// Most keys of one read.
 pub const READ_MAX: usize = 256;
 
+/// Most writes of one commit, the guard's among them.
+pub const COMMIT_WRITES_MAX: usize = 64;
+
 /// Largest value, in bytes.
 pub const VALUE_MAX: usize = 256 * 1024;
 

@@ -13,6 +13,7 @@ use crate::ports::{Bytes, Ports};
 use crate::prelude::*;
 use crate::record::*;
 use crate::store::{read, read_many};
+use serde::de::DeserializeOwned;
 
 /// Slots, owners or inbox entries of one page.
 const PAGE: u64 = 100;
@@ -51,7 +52,7 @@ impl Page {
     }
 
     /// Counts a key that is there, and reads its value; one that can't be read is a finding.
-    pub(crate) fn value<T: serde::de::DeserializeOwned>(&mut self, key: &str, value: &Option<Bytes>) -> Option<T> {
+    pub(crate) fn value<T: DeserializeOwned>(&mut self, key: &str, value: &Option<Bytes>) -> Option<T> {
         let bytes = value.as_ref()?;
         self.keys += 1;
         match decode(key, bytes) {
@@ -80,7 +81,7 @@ impl Cursor {
     fn parse(text: Option<&str>) -> Self {
         let numbers: Vec<u64> = text.unwrap_or_default().split('.').filter_map(|n| n.parse().ok()).collect();
         match numbers[..] {
-            [p, part, n, m] => Self { partition: p.min(256) as u16, part: part.min(3) as u8, n, m },
+            [p, part, n, m] => Self { partition: p.min(256) as u16, part: part.min(9) as u8, n, m },
             _ => Self { partition: 0, part: 0, n: 0, m: 0 },
         }
     }
@@ -111,7 +112,11 @@ pub fn page(ports: &Ports, cursor: Option<&str>) -> Result<Page, Error> {
     }
     let next = match at.part {
         0 => slots(ports, at, &mut page)?,
-        1 => owners(ports, at, &mut page)?,
+        1 => {
+            let list = |owner: &str| keys::list(at.partition as u8, List::Owner(owner));
+            named::<IndexHead>(ports, at, &mut page, List::Owners, list)?
+        }
+        2 => named::<Submission>(ports, at, &mut page, List::Orphans, keys::sub)?,
         _ => births(ports, at, &mut page)?,
     };
     page.next = (next.partition < format.partitions).then(|| next.text());
@@ -156,33 +161,38 @@ fn slots(ports: &Ports, at: Cursor, page: &mut Page) -> Result<Cursor, Error> {
     Ok(if end < queue.next { Cursor { n: end, ..at } } else { at.part(1) })
 }
 
-/// The lists' heads: of births, of owners, and of each owner.
-fn owners(ports: &Ports, at: Cursor, page: &mut Page) -> Result<Cursor, Error> {
+/// A list whose entries each name one more key: that of owners, their lists; that of orphans, their records.
+fn named<T: DeserializeOwned>(
+    ports: &Ports,
+    at: Cursor,
+    page: &mut Page,
+    list: List,
+    target: impl Fn(&str) -> String,
+) -> Result<Cursor, Error> {
     let p = at.partition as u8;
-    let heads = [keys::list(p, List::Births), keys::list(p, List::Owners)];
-    let values = read(ports.store, heads.clone())?;
+    let key = keys::list(p, list);
+    let [value] = read(ports.store, [key.clone()])?;
     let mut own = Page::default();
-    own.value::<IndexHead>(&heads[0], &values[0]);
-    let list: IndexHead = own.value(&heads[1], &values[1]).unwrap_or_default();
+    let head: IndexHead = own.value(&key, &value).unwrap_or_default();
     if at.n == 0 {
         page.keys += own.keys;
         page.findings.append(&mut own.findings);
     }
-    let end = list.next.min(at.n + PAGE);
-    let names: Vec<String> = (at.n..end).map(|n| keys::list_entry(p, List::Owners, n)).collect();
-    let mut lists = Vec::new();
+    let end = head.next.min(at.n + PAGE);
+    let names: Vec<String> = (at.n..end).map(|n| keys::list_entry(p, list, n)).collect();
+    let mut targets = Vec::new();
     for (name, value) in names.iter().zip(read_many(ports.store, &names)?) {
         match page.value::<String>(name, &value) {
-            Some(owner) => lists.push(keys::list(p, List::Owner(&owner))),
-            None => page.find("I15", name, "an entry of the list of owners is missing"),
+            Some(entry) => targets.push(target(&entry)),
+            None => page.find("I15", name, "an entry of a list is missing"),
         }
     }
-    for (name, value) in lists.iter().zip(read_many(ports.store, &lists)?) {
-        if page.value::<IndexHead>(name, &value).is_none() {
-            page.find("I15", name, "the list of an owner is missing");
+    for (name, value) in targets.iter().zip(read_many(ports.store, &targets)?) {
+        if page.value::<T>(name, &value).is_none() {
+            page.find("I15", name, "a list names it, and it is missing");
         }
     }
-    Ok(if end < list.next { Cursor { n: end, ..at } } else { at.part(2) })
+    Ok(if end < head.next { Cursor { n: end, ..at } } else { at.part(at.part + 1) })
 }
 
 /// The next thread of a partition, or the next page of it.
@@ -190,7 +200,10 @@ fn births(ports: &Ports, at: Cursor, page: &mut Page) -> Result<Cursor, Error> {
     let p = at.partition as u8;
     let head = keys::list(p, List::Births);
     let [value] = read(ports.store, [head.clone()])?;
-    let list: IndexHead = decode_opt(&head, &value)?.unwrap_or_default();
+    let list: IndexHead = match at.n + at.m {
+        0 => page.value(&head, &value).unwrap_or_default(),
+        _ => decode_opt(&head, &value)?.unwrap_or_default(),
+    };
     let end = list.next.min(at.n + PAGE);
     let names: Vec<String> = (at.n..end).map(|n| keys::list_entry(p, List::Births, n)).collect();
     for ((n, name), value) in (at.n..end).zip(&names).zip(read_many(ports.store, &names)?) {

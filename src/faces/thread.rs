@@ -74,7 +74,10 @@ impl Call<'_> {
                 let address = address(owner, agent, thread)?;
                 self.thread(method, address, rest, &path)
             }
-            _ => Err(self.no_route(rest)),
+            (_, ["agents" | "threads"] | ["submissions", _] | ["submissions", _, "explain" | "cancel"]) => {
+                Err(self.no_method())
+            }
+            _ => Err(Problem::not_found().into()),
         }
     }
 
@@ -92,7 +95,7 @@ impl Call<'_> {
                 self.receipt(fork::fork(ports, address, self.key()?, &body.to, body.at)?, None)
             }
             ("POST", ["import"]) => {
-                let accepted = import::begin(ports, address, self.key()?, self.body()?)?;
+                let accepted = import::begin(ports, self.agents, address, self.key()?, self.body()?)?;
                 let view = view::submission(&ports, &accepted.id, &accepted.sub)?;
                 let status = if accepted.sub.is_settled() { 200 } else { 202 };
                 Ok(Response::json(status, &view))
@@ -120,7 +123,8 @@ impl Call<'_> {
                 let work = Work { instance: place.head(), submission: None, signal: Some(Signal::Cancel) };
                 Ok(Response::json(202, &json!({"state": "deleting"})).with_work(work))
             }
-            _ => Err(self.no_route(rest)),
+            (_, [] | ["submissions" | "messages" | "fork" | "import"] | ["import", _]) => Err(self.no_method()),
+            _ => Err(Problem::not_found().into()),
         }
     }
 
@@ -135,10 +139,9 @@ impl Call<'_> {
 
     fn cancel(&self, owner: &str, id: &str) -> Result<Response, Refusal> {
         let (cancelled, accepted) = admission::cancel(self.ports, owner, id)?;
-        let view = view::submission(&self.ports, id, &accepted.sub)?;
         Ok(match cancelled {
-            Cancelled::Settled => Response::json(200, &view),
-            Cancelled::Noted => Response::json(202, &view).with_work(Work {
+            Cancelled::Settled => Response::json(200, &view::submission(&self.ports, id, &accepted.sub)?),
+            Cancelled::Noted => Response::json(202, &view::receipt(id, &accepted.sub)).with_work(Work {
                 instance: accepted.place.head(),
                 submission: None,
                 signal: Some(Signal::Cancel),
@@ -215,13 +218,9 @@ impl Call<'_> {
         serde_json::from_value(value).map_err(|e| Problem::field("", format!("The body does not fit: {e}.")))
     }
 
-    fn no_route(&self, rest: &[&str]) -> Refusal {
-        let known = matches!(rest, ["agents" | "threads"] | ["submissions", ..] | []);
-        if known {
-            let text = format!("{} is not a method of this resource.", self.request.method);
-            return Problem::new(405, "method", text).into();
-        }
-        Problem::not_found().into()
+    fn no_method(&self) -> Refusal {
+        let text = format!("{} is not a method of this resource.", self.request.method);
+        Problem::new(405, "method", text).into()
     }
 }
 

@@ -18,6 +18,9 @@ pub(crate) const CALLS_MAX: usize = 32;
 /// Largest answer, in bytes of text and arguments.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
+/// Longest id and name of one call, in bytes.
+const CALL_NAME_BYTES_MAX: usize = 1024;
+
 /// How a model call ended.
 pub(crate) enum Asked {
     /// With an answer.
@@ -61,7 +64,7 @@ pub(crate) fn request(
 }
 
 /// Runs a completion to its end and puts its pieces together.
-pub(crate) fn collect(turn: &Turn, request: &ModelRequest, show: bool) -> Result<Asked, Stop> {
+pub(crate) fn collect(turn: &mut Turn, request: &ModelRequest, show: bool) -> Result<Asked, Stop> {
     let ports = turn.s.ports;
     let mut message = Message::new(Role::Assistant, Vec::new(), ports.clock.now());
     message.submission = Some(turn.id.clone());
@@ -99,7 +102,12 @@ pub(crate) fn collect(turn: &Turn, request: &ModelRequest, show: bool) -> Result
                 }
                 ModelEvent::Call { id, name, arguments } => {
                     flush_text(&mut text, &mut message.content);
-                    size += arguments.len();
+                    size += id.len() + name.len() + arguments.len();
+                    // They stand in the head while the call is open, 32 of them beside everything else.
+                    if id.len() + name.len() > CALL_NAME_BYTES_MAX {
+                        let text = format!("a call's id and name are longer than {CALL_NAME_BYTES_MAX} bytes");
+                        return Ok(Asked::Failed(ModelError::Permanent("invalid", text), message));
+                    }
                     // What is not JSON stays as the model wrote it, to be refused by name later.
                     let arguments = serde_json::from_str(&arguments).unwrap_or(Value::String(arguments));
                     message.content.push(json!({"type": "toolCall", "id": id, "name": name, "arguments": arguments}));
@@ -111,6 +119,7 @@ pub(crate) fn collect(turn: &Turn, request: &ModelRequest, show: bool) -> Result
                     if turn.is_cancelled()? {
                         return Ok(Asked::Cancelled);
                     }
+                    turn.look_for_cancels()?;
                 }
             }
         }
@@ -125,6 +134,11 @@ pub(crate) fn collect(turn: &Turn, request: &ModelRequest, show: bool) -> Result
     flush_text(&mut text, &mut message.content);
     cap_calls(&mut message);
     message.timestamp = ports.clock.now();
+    // Escapes grow what was counted raw. An answer that can't be stored must not lose its calls to a stand-in (I5).
+    if let Err(why) = message.writes(&turn.s.place, 0) {
+        message.content.clear();
+        return Ok(Asked::Failed(ModelError::Permanent("invalid", why), message));
+    }
     Ok(match (failed, stop) {
         (Some(error), _) => Asked::Failed(error, message),
         (None, Some(reason)) => Asked::Answer(message, reason),

@@ -5,9 +5,10 @@ use super::rest::{self, Why, call_name, effect_key, result};
 use super::steps::Stepper;
 use super::turn::Turn;
 use crate::agent::{Rendered, Tool, ToolCall, ToolError};
+use crate::error::Error;
 use crate::ports::{Declaration, HostCall, Job, Policy, Reply, Write};
 use crate::prelude::*;
-use crate::record::{Call, Outcome, Phase};
+use crate::record::{Call, Phase};
 use crate::session::Message;
 use crate::session::message::text_block;
 use crate::store::Stop;
@@ -21,7 +22,7 @@ const REPLY_BYTES_MAX: usize = 1024 * 1024;
 pub(crate) enum Flow {
     /// It goes on.
     GoOn,
-    /// It has its outcome.
+    /// It has its outcome, or the next decision gives it one.
     Ended,
 }
 
@@ -139,7 +140,6 @@ fn run_own(turn: &mut Turn, i: usize, tool: &Tool, arguments: &Value) -> Result<
         return Err(stop);
     }
     if stepper.cancelled {
-        turn.end(Outcome::aborted("cancelled"), Vec::new())?;
         return Ok(Flow::Ended);
     }
     let reply = match reply {
@@ -167,28 +167,27 @@ fn wait_for_jobs(turn: &mut Turn, mut jobs: Vec<(usize, Box<dyn Job>)>) -> Resul
         let ended = turn.s.ports.tools.wait(&handles, Some(turn.sub.deadline));
         if ended.is_empty() {
             turn.s.ports.host.poll();
-            let outcome = if turn.is_cancelled()? {
-                Some(Outcome::aborted("cancelled"))
-            } else if turn.sub.deadline <= turn.s.ports.clock.now() {
-                Some(super::plan::late())
-            } else {
-                None
-            };
-            if let Some(outcome) = outcome {
-                drop(jobs);
-                turn.end(outcome, Vec::new())?;
+            // What has to end is ended by the next decision, in one commit with the wish that asked for it (P6x).
+            if turn.is_cancelled()? || turn.sub.deadline <= turn.s.ports.clock.now() {
                 return Ok(Flow::Ended);
             }
+            turn.look_for_cancels()?;
             continue;
         }
-        let mut places: Vec<usize> = ended.iter().map(|(at, _)| *at).filter(|at| *at < jobs.len()).collect();
-        let replies = ended.into_iter().filter(|(at, _)| *at < jobs.len());
-        let results = replies.map(|(at, reply)| (jobs[at].0, reply)).collect();
-        places.sort_unstable();
-        places.dedup();
-        for at in places.into_iter().rev() {
-            jobs.remove(at);
+        let mut ended: BTreeMap<usize, Reply> = ended.into_iter().filter(|(at, _)| *at < jobs.len()).collect();
+        if ended.is_empty() {
+            let text = "the host says that a job has ended which was never started".to_owned();
+            return Err(Stop::Failed(Error::Unavailable(text)));
         }
+        let mut results = Vec::new();
+        let mut at = 0;
+        jobs.retain(|(i, _)| {
+            let reply = ended.remove(&at);
+            at += 1;
+            let open = reply.is_none();
+            results.extend(reply.map(|reply| (*i, reply)));
+            open
+        });
         record(turn, results)?;
     }
     Ok(Flow::GoOn)

@@ -39,7 +39,9 @@ pub(crate) fn run(turn: &mut Turn, rendered: &Rendered) -> Result<Flow, Stop> {
     }
     let window = describe(turn, rendered)?.unwrap_or(u64::from(u32::MAX));
     let messages = turn.context.as_ref().map(|c| c.messages.clone()).unwrap_or_default();
-    let Some(cut) = cut(&messages, KEEP_TOKENS.min(window / 3)) else {
+    // A model may find a context too large that is small by our count: then half of it goes.
+    let half = messages.iter().map(|(_, m)| m.tokens()).sum::<u64>() / 2;
+    let Some(cut) = cut(&messages, KEEP_TOKENS.min(window / 3).min(half)) else {
         let text = "The context is too large for the model, and there is nothing in it that a summary could replace.";
         turn.end(Outcome::failed("overflow", text), Vec::new())?;
         return Ok(Flow::Ended);
@@ -55,10 +57,7 @@ pub(crate) fn run(turn: &mut Turn, rendered: &Rendered) -> Result<Flow, Stop> {
                       open ends, names and paths. Answer with the summary only."
                 .into();
         match collect(turn, &ask, false)? {
-            Asked::Cancelled => {
-                turn.end(Outcome::aborted("cancelled"), Vec::new())?;
-                return Ok(Flow::Ended);
-            }
+            Asked::Cancelled => return Ok(Flow::Ended),
             Asked::Failed(error, _) => why = format!("{error:?}"),
             Asked::Answer(answer, stop) => match fit(&answer, stop, size) {
                 Ok(text) => return store(turn, &text, kept),

@@ -37,15 +37,16 @@ impl Context {
         let newest = values.split_off(1);
         let summary = join(ports, place, boundary, values.pop().flatten())?;
         let kept = summary.kept.unwrap_or(boundary);
-        let mut messages = vec![(boundary, summary)];
-        let earlier = read_before(ports, session, kept, tail)?;
-        messages.extend(earlier);
+        let mut rest = read_before(ports, session, kept, tail)?;
         for (n, value) in (tail..count).zip(newest) {
             if n >= kept {
-                messages.push((n, join(ports, place, n, value)?));
+                rest.push((n, join(ports, place, n, value)?));
             }
         }
-        messages.retain(|(n, m)| m.role != Role::Summary || *n == boundary);
+        // The summary stands first, and only there: it lies behind what it keeps in the transcript.
+        rest.retain(|(_, m)| m.role != Role::Summary);
+        let mut messages = vec![(boundary, summary)];
+        messages.append(&mut rest);
         Ok(Self { messages })
     }
 

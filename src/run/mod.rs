@@ -5,6 +5,7 @@ mod ask;
 mod batch;
 mod compact;
 mod context;
+mod inbox;
 mod model_error;
 pub mod plan;
 pub(crate) mod rest;

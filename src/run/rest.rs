@@ -45,14 +45,18 @@ pub fn close_batch(session: &mut Session, op: &mut Op, submission: &str, writes:
         op.calls.clear();
     }
     op.phase = Phase::Running;
-    let now = session.ports.clock.now();
-    for attempt in core::mem::take(&mut op.ended) {
-        let text = format!("Attempt {attempt} was interrupted; its work so far is kept.");
-        let mut notice = Message::text(Role::Notice, &text, now);
+    // One notice however many they are, so that a commit never outgrows its limit.
+    let ended = core::mem::take(&mut op.ended);
+    if let (Some(first), Some(last)) = (ended.first(), ended.last()) {
+        let text = match ended.len() {
+            1 => format!("Attempt {last} was interrupted; its work so far is kept."),
+            _ => format!("Attempts {first} to {last} were interrupted; their work so far is kept."),
+        };
+        let mut notice = Message::text(Role::Notice, &text, session.ports.clock.now());
         notice.kind = Some("attempt-ended".into());
         notice.reason = Some("interrupted".into());
         notice.submission = Some(submission.to_owned());
-        notice.attempt = Some(attempt);
+        notice.attempt = Some(*last);
         session.append(&notice, writes);
     }
     true

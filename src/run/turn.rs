@@ -2,6 +2,7 @@
 
 use super::batch;
 use super::context::Context;
+use super::inbox::Look;
 use super::model_error::PARK_MS;
 use super::plan::late;
 use super::rest::{self, Why};
@@ -14,7 +15,7 @@ use crate::ports::Write;
 use crate::prelude::*;
 use crate::record::*;
 use crate::session::{Message, Session, settle_writes};
-use crate::store::{Stop, put, read, read_many};
+use crate::store::{Stop, put, read};
 use serde_json::{Value, json};
 
 /// Model calls, waits and batches that one run of a submission makes at most: above any budget.
@@ -22,9 +23,6 @@ const LOOPS_MAX: u32 = 100_000;
 
 /// How long a submission waits for an agent that the component doesn't have, in milliseconds, before it looks again.
 const NO_AGENT_MS: u64 = 60_000;
-
-/// Largest persistent state of a thread, in bytes of JSON.
-const STATE_BYTES_MAX: usize = 16 * 1024;
 
 /// A submission that this run has claimed.
 pub(crate) struct Turn<'r, 'a> {
@@ -47,15 +45,9 @@ pub(crate) struct Turn<'r, 'a> {
     /// What was delivered.
     pub start: Start,
     agents: &'r dyn Agents,
-    moved: Option<u64>,
+    pub(super) moved: Option<u64>,
     /// Inbox entries before this one were looked at.
-    looked: u64,
-}
-
-/// What the inbox says before a turn.
-enum Look {
-    GoOn,
-    Cancelled,
+    pub(super) looked: u64,
 }
 
 impl<'r, 'a> Turn<'r, 'a> {
@@ -139,8 +131,9 @@ impl<'r, 'a> Turn<'r, 'a> {
                 }
                 continue;
             }
+            // The next decision ends it, in one commit that also takes the wish out of the inbox (P6x).
             if let Look::Cancelled = self.look()? {
-                return self.end(Outcome::aborted("cancelled"), Vec::new());
+                return Ok(());
             }
             if let Some(outcome) = self.spent() {
                 return self.end(outcome, Vec::new());
@@ -157,7 +150,7 @@ impl<'r, 'a> Turn<'r, 'a> {
                 return Ok(());
             }
             match ask::ask(&mut self, &rendered)? {
-                ask::Asked::Cancelled => return self.end(Outcome::aborted("cancelled"), Vec::new()),
+                ask::Asked::Cancelled => return Ok(()),
                 ask::Asked::Failed(error, partial) => {
                     if !self.model_failed(&rendered, error, partial)? {
                         return Ok(());
@@ -256,57 +249,6 @@ impl<'r, 'a> Turn<'r, 'a> {
         self.sub.state = State::Running;
         writes.push(put(keys::sub(&self.id), &self.sub));
         writes.push(journal_guard(&self.s));
-    }
-
-    /// Reads the inbox once a turn: a cancel of this submission, steering messages, cancels of what waits.
-    fn look(&mut self) -> Result<Look, Stop> {
-        let ports = self.s.ports;
-        let wanted = [self.s.place.inbox(), keys::cancel(&self.id), keys::moved(&self.id)];
-        let [inbox, cancel, moved] = read(ports.store, wanted.clone())?;
-        self.moved = decode_opt(&wanted[2], &moved)?;
-        if cancel.is_some() {
-            return Ok(Look::Cancelled);
-        }
-        let inbox: Inbox = decode_opt(&wanted[0], &inbox)?.unwrap_or_default();
-        if inbox.closed.is_some() {
-            // The next decision deletes; this run must not go on.
-            return Err(Stop::Later(ports.clock.now()));
-        }
-        if inbox.next > self.looked {
-            let entries = super::entries(&ports, &self.s.place, self.looked, inbox.next)?;
-            let mut ids: Vec<String> = Vec::new();
-            for (_, entry) in &entries {
-                let (Entry::Submit(id) | Entry::Cancel(id)) = entry;
-                ids.push(id.clone());
-            }
-            let records = super::records(&ports, ids)?;
-            self.steer(&entries, &records)?;
-            self.looked = inbox.next;
-        }
-        Ok(Look::GoOn)
-    }
-
-    /// Delivers the steering messages that wait, one commit each (C6): rare, and each may be large.
-    fn steer(&mut self, entries: &[(u64, Entry)], records: &BTreeMap<String, Submission>) -> Result<(), Stop> {
-        for (_, entry) in entries {
-            let Entry::Submit(id) = entry else { continue };
-            let Some(record) = records.get(id).filter(|r| r.steer && !r.is_settled()) else { continue };
-            let wanted = [keys::start(id), keys::moved(id), keys::cancel(id)];
-            let values = read_many(self.s.ports.store, &wanted)?;
-            let start: Option<Start> = decode_opt(&wanted[0], &values[0])?;
-            // A cancelled one is left to the next decision, which settles it.
-            let Some(start) = start.filter(|_| values[2].is_none()) else { continue };
-            let now = self.s.ports.clock.now();
-            let mut writes = Vec::new();
-            let message = input_message(id, record, &start, now);
-            let n = self.append(message.clone(), &mut writes);
-            let done = settled(record, Outcome::Completed { message: None, result: None }, now);
-            settle_writes(id, &done, decode_opt(&wanted[1], &values[1])?, self.s.place.partition, &mut writes);
-            self.commit(writes)?;
-            self.publish_message(n, &message);
-            publish_settled(&self.s, id);
-        }
-        Ok(())
     }
 
     /// The outcome of a submission that has used up what it may. An unknown price counts as unknown, not as nothing.

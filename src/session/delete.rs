@@ -1,7 +1,7 @@
 //! Deletion of a thread in three steps: close the inbox under Q, take over and delete under H, the last keys under Q
 //! (C18–C21). Without a scan: everything is found from the head, the messages and the inbox.
 
-use super::message::{join, part_count};
+use super::message::{PARTS_MAX, join, part_count};
 use super::{Message, Session, settle_writes};
 use crate::error::{Error, Problem, Refusal};
 use crate::id::{Address, Place};
@@ -116,12 +116,14 @@ fn page(mut session: Session, snapshot: &Snapshot, done: u64, failed: Option<(St
             };
             let parts = part_count(&value);
             let steps = steps_of(&join(&ports, &place, n, Some(value))?);
-            if writes.len() + 1 + parts as usize + steps.len().min(PAGE) > PAGE && !writes.is_empty() {
+            let apart = steps.len() > PAGE - 1 - PARTS_MAX;
+            let with_it = if apart { 0 } else { steps.len() };
+            if writes.len() + 1 + parts as usize + with_it > PAGE && !writes.is_empty() {
                 break;
             }
-            // More steps than a page go first, in commits of their own; the message still names them until then.
+            // More steps than fit beside it go first, in commits of their own; the message still names them until then.
             for chunk in steps.chunks(PAGE) {
-                if steps.len() > PAGE {
+                if apart {
                     session.head.epoch += 1;
                     session.commit(chunk.iter().cloned().map(del).collect())?;
                 } else {
@@ -161,7 +163,7 @@ fn last(session: &Session, failed: Option<(String, Failure)>) -> Result<(), Stop
     let owner = session.head.address.owner.as_str();
     for _ in 0..64 {
         let mut wanted = vec![keys::queue(p), place.head(), place.inbox(), place.meta()];
-        wanted.extend(failed.iter().flat_map(|(id, _)| [keys::sub(id), keys::moved(id)]));
+        wanted.extend(failed.iter().flat_map(|(id, _)| [keys::sub(id), keys::moved(id), keys::list(p, List::Orphans)]));
         let values = read_many(ports.store, &wanted)?;
         let head: Option<Head> = decode_opt(&wanted[1], &values[1])?;
         let Some(head) = head.filter(|h| h.born == session.head.born) else { return Ok(()) };
@@ -187,6 +189,10 @@ fn last(session: &Session, failed: Option<(String, Failure)>) -> Result<(), Stop
                 let outcome = Outcome::Failed { error: why.clone() };
                 let moved = decode_opt(&wanted[5], &values[5])?;
                 settle_writes(id, &settled(&record, outcome, ports.clock.now()), moved, p, &mut writes);
+                // No thread names it any more: the list of orphans does, for the audit.
+                let orphans: IndexHead = decode_opt(&wanted[6], &values[6])?.unwrap_or_default();
+                writes.push(put(wanted[6].clone(), &IndexHead { next: orphans.next + 1 }));
+                writes.push(put(keys::list_entry(p, List::Orphans, orphans.next), id));
             }
         }
         let guard = Guard { key: keys::queue(p), expect: values[0].clone() };

@@ -36,27 +36,28 @@ pub fn fork(
     }
     let target = Address { thread: to.to_owned(), ..source.clone() };
     let place = source.place(read_format(&ports)?.partitions);
-    let mut wanted = vec![place.head()];
+    let mut wanted = vec![place.head(), place.inbox()];
     wanted.extend((0..FIRST as u64).map(|n| place.message(n)));
     let values = read_many(ports.store, &wanted)?;
     let head: Option<Head> = decode_opt(&wanted[0], &values[0])?;
-    let head = head.filter(|h| h.stage == Stage::Live).ok_or_else(Problem::not_found)?;
+    let inbox: Option<Inbox> = decode_opt(&wanted[1], &values[1])?;
+    // A source that is gone refuses only what is new: a fork that was accepted keeps its answer (trap 21).
+    let head = head.filter(|h| h.stage == Stage::Live && inbox.is_none_or(|i| i.closed.is_none()));
+    let count = head.as_ref().map_or(0, |h| h.count);
     let mut first = Vec::new();
-    for (n, value) in (0..).zip(values.into_iter().skip(1)) {
-        if n < head.count {
-            first.push(join(&ports, &place, n, value)?);
-        }
+    for (n, value) in (0..count).zip(values.into_iter().skip(2)) {
+        first.push(copied(join(&ports, &place, n, value)?));
     }
     // The point is hashed as asked: "latest" is the same request tomorrow (trap 19d).
     let identity = identity(&target, "fork", json!({"at": at, "source": source.thread}));
     let admission = Admission { ports, address: target, key, kind: Kind::Fork, steer: false, identity };
-    let point = at.unwrap_or(head.count);
+    let point = at.unwrap_or(count);
     let last = match point.checked_sub(1) {
-        Some(n) if n < head.count => read_messages(&ports, &place, n, (n + 2).min(head.count))?,
+        Some(n) if n < count => read_messages(&ports, &place, n, (n + 2).min(count))?,
         _ => Vec::new(),
     };
-    let nearest = || nearest(&ports, &place, &head, point);
     admission.run(|snapshot| {
+        let head = head.as_ref().ok_or_else(Problem::not_found)?;
         if snapshot.head.is_some() {
             return Err(Problem::new(
                 409,
@@ -64,7 +65,7 @@ pub fn fork(
                 format!("The thread {to:?} exists already. Fork into a new name."),
             ));
         }
-        check_point(&head, point, &last, nearest)?;
+        check_point(head, point, &last, || nearest(&ports, &place, head, point))?;
         let copied = prefix(&first, point as usize, FIRST, PAGE_BYTES);
         let whole = copied.len() as u64 == point;
         let staged = Staged {
@@ -113,7 +114,7 @@ pub fn step(mut session: Session) -> Result<(), Stop> {
     }
     let mut page = Vec::new();
     for (n, value) in (staged.done..).zip(values.into_iter().skip(1)) {
-        page.push(join(&ports, &place, n, value)?);
+        page.push(copied(join(&ports, &place, n, value)?));
     }
     let page = prefix(&page, page.len(), PAGE, PAGE_BYTES);
     let mut writes = Vec::new();
@@ -180,6 +181,11 @@ fn check_point(head: &Head, point: u64, around: &[Message], nearest: impl Fn() -
         return Err(Problem::field("at", text));
     }
     Ok(())
+}
+
+/// A message as a copy holds it: recorded steps stay with the call that made them, and are deleted with it.
+pub(crate) fn copied(message: Message) -> Message {
+    Message { steps: None, ..message }
 }
 
 /// The places next to a point that part no pair: right before the call, and after its results if they are there.

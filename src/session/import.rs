@@ -3,9 +3,10 @@
 //! The caller's pages are committed under the thread's own head, so two callers can't mix: the second finds the head
 //! moved, and reads how far the import is.
 
-use super::fork::{advance, record};
+use super::fork::{advance, copied, record};
 use crate::admission::{Accepted, Admission, Birth};
-use crate::delivery::identity;
+use crate::agent::Agents;
+use crate::delivery::{identity, too_large};
 use crate::error::{Error, Problem, Refusal};
 use crate::id::{Address, Place};
 use crate::ports::Ports;
@@ -43,7 +44,13 @@ struct SessionLine {
 }
 
 /// Begins an import into a new thread.
-pub fn begin(ports: Ports, address: Address, key: Option<String>, opening: Opening) -> Result<Accepted, Refusal> {
+pub fn begin(
+    ports: Ports,
+    agents: &dyn Agents,
+    address: Address,
+    key: Option<String>,
+    opening: Opening,
+) -> Result<Accepted, Refusal> {
     let Opening { session, count, digest } = opening;
     if count > MESSAGES_MAX {
         let text = format!("`count` is {count}; a thread of at most {MESSAGES_MAX} messages can be imported.");
@@ -56,13 +63,22 @@ pub fn begin(ports: Ports, address: Address, key: Option<String>, opening: Openi
         if snapshot.head.is_some() {
             return Err(Problem::new(409, "exists", "This thread exists already. Import into a new name."));
         }
+        admission.agent_limits(agents)?;
+        let size = encode(&session.state).len();
+        if size > STATE_BYTES_MAX {
+            return Err(too_large("The thread's `state`", size, STATE_BYTES_MAX));
+        }
+        if let Some(boundary) = session.boundary.filter(|b| *b >= count) {
+            let text = format!("`boundary` is {boundary}, but there are {count} messages.");
+            return Err(Problem::field("session.boundary", text).with("limit", count - 1));
+        }
         let staged = Staged { id: String::new(), source: None, born: 0, point: count, done: 0, open: Vec::new() };
         Ok(Birth {
             stage: if count == 0 { Stage::Live } else { Stage::Staged(staged) },
             messages: Vec::new(),
             outcome: (count == 0).then_some(Outcome::Completed { message: None, result: None }),
             start: None,
-            boundary: session.boundary.filter(|b| *b < count),
+            boundary: session.boundary,
             state: session.state.clone(),
             deadline_ms: TIME_MS,
         })
@@ -100,6 +116,11 @@ pub fn page(ports: Ports, address: &Address, from: u64, messages: Vec<Value>) ->
         let message: Message = serde_json::from_value(value)
             .map_err(|e| Problem::field("messages", format!("Message {done} can't be read: {e}")))?;
         pair(&mut open, &message, done)?;
+        if session.head.boundary == Some(done) {
+            check_boundary(&message, done)?;
+        }
+        // It may name any submission: what is kept with another thread's record must not be deleted with this one.
+        let message = copied(message);
         writes.extend(message.writes(&session.place, done).map_err(|e| Problem::new(413, "too-large", e))?);
         done += 1;
     }
@@ -117,6 +138,15 @@ pub fn page(ports: Ports, address: &Address, from: u64, messages: Vec<Value>) ->
             Err(Error::Unavailable("another import of this thread came first; ask how far it is".into()).into())
         }
     }
+}
+
+/// The context begins with a summary, and goes on with a message before it.
+fn check_boundary(message: &Message, n: u64) -> Result<(), Problem> {
+    if message.role == Role::Summary && message.kept.is_none_or(|kept| kept <= n) {
+        return Ok(());
+    }
+    let text = format!("`boundary` names message {n}, which is no `summary` with a `kept` of {n} at most.");
+    Err(Problem::field("session.boundary", text))
 }
 
 /// Every call has one result, in the order of the calls, right after the message that made them (I5).

@@ -1,15 +1,19 @@
 //! What the tests share: a world with the real component under the real host, scripted models and tools, a virtual
-//! clock, and a store that counts its calls and can be made to crash.
+//! clock, and a store that counts its calls, checks the protocol's rules, and can be made to crash.
 #![cfg(not(target_family = "wasm"))]
 
 mod crash;
 mod heard;
-pub mod sim;
+mod rules;
 mod survive;
+mod watched;
 
 pub use crash::{CrashStore, Fault};
 pub use heard::Heard;
+pub use rules::{RulesStore, Watch};
 pub use survive::{Kill, Survived, survive};
+pub use watched::WatchedModel;
+pub use writ_sim as sim;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,6 +44,8 @@ pub struct World {
     pub host: Host,
     /// Its store, counted.
     pub store: Arc<CountedStore>,
+    /// Its model, and what that was asked.
+    pub model: Arc<WatchedModel>,
     /// What its scripted tools have executed.
     pub log: Arc<ExecutionLog>,
     /// Its time.
@@ -48,6 +54,8 @@ pub struct World {
     pub parts: Parts,
     /// The agent that `submit` and its like speak to.
     pub agent: String,
+    /// Fails the test when a commit broke a rule of the protocol.
+    pub rules: Watch,
 }
 
 /// How a world is made.
@@ -64,6 +72,8 @@ pub struct Setup {
     pub component: ComponentSource,
     /// The agent that `submit` and its like speak to.
     pub agent: String,
+    /// How far the clock jumps by itself; `None`: as it likes.
+    pub reach: Option<u64>,
 }
 
 impl Setup {
@@ -76,6 +86,7 @@ impl Setup {
             limits: json!({}),
             component: ComponentSource::Embedded,
             agent: "helper".into(),
+            reach: None,
         }
     }
 
@@ -103,6 +114,12 @@ impl Setup {
         self
     }
 
+    /// With a clock that jumps only so far by itself; 0: it is moved by hand.
+    pub fn reach(mut self, ms: u64) -> Self {
+        self.reach = Some(ms);
+        self
+    }
+
     /// With another component.
     pub fn component(mut self, component: ComponentSource) -> Self {
         self.component = component;
@@ -112,27 +129,30 @@ impl Setup {
     /// Makes the world.
     pub async fn world(self) -> World {
         let script = Arc::new(Script::parse(&self.script).expect("the test's script is well formed"));
-        let clock = Arc::new(VirtualClock::new(START_MS));
+        let clock = VirtualClock::new(START_MS);
+        let clock = Arc::new(self.reach.map_or(clock, |ms| VirtualClock::new(START_MS).reach(ms)));
         let log = Arc::new(ExecutionLog::in_memory());
         let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-        let store = Arc::new(CountedStore::new(store));
+        let rules = Arc::new(RulesStore::new(store));
+        let store = Arc::new(CountedStore::new(rules.clone()));
         let names: Vec<&str> = script.tools.iter().map(|t| t.name.as_str()).collect();
         let agents = json!({"agents": [{
             "name": "helper", "model": "scripted", "instructions": "Help.", "tools": names, "limits": self.limits,
         }]});
         let mut settings = self.settings;
         settings.entry("agents".into()).or_insert_with(|| agents.to_string());
+        let model = Arc::new(WatchedModel::new(Arc::new(ScriptedModel::new(script.clone(), clock.clone()))));
         let parts = Parts {
             component: self.component,
             store: store.clone(),
-            model: Arc::new(ScriptedModel::new(script.clone(), clock.clone())),
+            model: model.clone(),
             tools: Arc::new(ScriptedTools::new(script, clock.clone(), log.clone())),
             clock: clock.clone(),
             settings,
             limits: HostLimits::small(),
         };
         let host = host(&parts).await;
-        World { host, store, log, clock, parts, agent: self.agent }
+        World { host, store, model, log, clock, parts, agent: self.agent, rules: Watch(rules) }
     }
 }
 
@@ -182,6 +202,53 @@ impl World {
         self.submission(accepted.json().expect("JSON")["id"].as_str().expect("an id")).await
     }
 
+    /// Submits a message that must be accepted; its id.
+    pub async fn accept(&self, thread: &str, key: &str, message: &str) -> String {
+        self.accept_body(thread, key, &json!({"message": message})).await
+    }
+
+    /// Submits a body that must be accepted; its id.
+    pub async fn accept_body(&self, thread: &str, key: &str, body: &Value) -> String {
+        let accepted = self.submit_body(thread, key, body).await;
+        assert!(accepted.status < 300, "{}: {}", accepted.status, accepted.text());
+        accepted.json().expect("JSON")["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Asks to cancel a submission.
+    pub async fn cancel(&self, id: &str) -> Response {
+        self.send(Request::post(format!("/v1/submissions/{id}/cancel"), &json!({}))).await
+    }
+
+    /// Sends a body to a route of a thread, with a key.
+    pub async fn post(&self, thread: &str, route: &str, key: &str, body: &Value) -> Response {
+        let path = format!("/v1/agents/helper/threads/{thread}/{route}");
+        self.send(Request::post(path, body).header("idempotency-key", key)).await
+    }
+
+    /// Deletes a thread.
+    pub async fn delete(&self, thread: &str) -> Response {
+        self.send(Request::new("DELETE", format!("/v1/agents/helper/threads/{thread}"))).await
+    }
+
+    /// Imports messages into a new thread, page by page.
+    pub async fn import(&self, thread: &str, session: Value, messages: &[Value]) {
+        let opening = json!({"session": session, "count": messages.len(), "digest": "00"});
+        let begun = self.post(thread, "import", "import", &opening).await;
+        assert_eq!(begun.status, 202, "{}", begun.text());
+        for (i, page) in messages.chunks(48).enumerate() {
+            let sent = self.post(thread, &format!("import/{}", i * 48), "page", &json!({"messages": page})).await;
+            let whole = i * 48 + page.len() == messages.len();
+            assert_eq!(sent.status, if whole { 200 } else { 202 }, "{}", sent.text());
+        }
+    }
+
+    /// Another host with this one's parts and other settings: a redeploy.
+    pub async fn redeployed(&self, agents: Value) -> Host {
+        let mut parts = self.parts.clone();
+        parts.settings.insert("agents".into(), agents.to_string());
+        host(&parts).await
+    }
+
     /// A submission.
     pub async fn submission(&self, id: &str) -> Value {
         let response = self.send(Request::get(format!("/v1/submissions/{id}"))).await;
@@ -216,6 +283,8 @@ impl World {
 
     /// The audit finds nothing, and no key has leaked.
     pub async fn check(&self) {
+        let broken = self.rules.0.broken();
+        assert!(broken.is_empty(), "rules were broken: {broken:#?}");
         check(&self.host, &*self.store).await;
     }
 }
@@ -228,6 +297,16 @@ pub async fn check(host: &Host, store: &dyn Store) {
         false => store.dump().await.expect("a dump").into_iter().map(|(key, _)| key).collect(),
     };
     panic!("{:#?}\n{} keys accounted for, of {}: {keys:#?}", report.findings, report.keys, keys.len());
+}
+
+/// Lets everyone else work until a condition holds.
+pub async fn until(mut holds: impl FnMut() -> bool) {
+    let wait = async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), wait).await.expect("the condition never held");
 }
 
 /// A message in short: `user: hi`, `assistant: let me look [lookup {"order":7}]`, `toolResult(interrupted): …`.

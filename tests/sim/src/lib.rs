@@ -4,6 +4,8 @@
 //! Each owner is a thread that blocks at every store call until it is granted. Between two calls an owner is
 //! deterministic, so a list of choices is a history, and the same list is the same history.
 
+#![cfg(not(target_family = "wasm"))]
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -13,7 +15,11 @@ use writ::agent::{CodeAgents, Render};
 use writ::ports::*;
 use writ::run::{RunOutcome, drive};
 
-type Map = BTreeMap<String, Bytes>;
+/// Who asks.
+pub const OWNER: &str = "local/operator";
+
+/// What a store holds.
+pub type Map = BTreeMap<String, Bytes>;
 
 /// What the scheduler may let happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +58,8 @@ struct State {
     nonces: BTreeSet<String>,
     broken: Vec<String>,
     effects: BTreeMap<String, u32>,
+    now: u64,
+    entropy: u64,
 }
 
 /// A world of owners around one store.
@@ -84,6 +92,8 @@ impl Sim {
             nonces: BTreeSet::new(),
             broken: Vec::new(),
             effects: BTreeMap::new(),
+            now: 1_000,
+            entropy: 0,
         };
         Self(Arc::new((Mutex::new(state), Condvar::new())))
     }
@@ -100,7 +110,7 @@ impl Sim {
 
     /// Does something with ports that are never made to wait.
     pub fn free<T>(&self, work: impl FnOnce(Ports) -> T) -> T {
-        let handles = Handles { sim: self.clone(), me: FREE, entropy: RefCell::new(1 << 40) };
+        let handles = Handles { sim: self.clone(), me: FREE, entropy: RefCell::new(self.entropy()) };
         work(handles.ports())
     }
 
@@ -113,9 +123,9 @@ impl Sim {
         }
         let threads: Vec<_> = (0..owners)
             .map(|me| {
-                let (sim, instance) = (self.clone(), instance.to_owned());
+                let (sim, instance, entropy) = (self.clone(), instance.to_owned(), self.entropy());
                 std::thread::spawn(move || {
-                    let handles = Handles { sim: sim.clone(), me, entropy: RefCell::new((me as u64 + 1) << 32) };
+                    let handles = Handles { sim: sim.clone(), me, entropy: RefCell::new(entropy) };
                     // An owner that was fenced or failed is not run again here: the other one goes on.
                     let _: RunOutcome = drive(handles.ports(), &agents(), &instance, None);
                     sim.lock().owners[me] = Owner::Gone;
@@ -188,6 +198,32 @@ impl Sim {
         }
     }
 
+    /// Time passes.
+    pub fn pass(&self, ms: u64) {
+        self.lock().now += ms;
+    }
+
+    /// What was broken so far.
+    pub fn broken(&self) -> Vec<String> {
+        self.lock().broken.clone()
+    }
+
+    /// Drives an instance without faults until nothing is left to do, waiting where it waits.
+    pub fn settle(&self, instance: &str) -> RunOutcome {
+        let mut last = RunOutcome::Idle;
+        for _ in 0..32 {
+            last = self.free(|ports| drive(ports, &agents(), instance, None));
+            match last {
+                RunOutcome::Later(at) => {
+                    let mut state = self.lock();
+                    state.now = state.now.max(at);
+                }
+                _ => break,
+            }
+        }
+        last
+    }
+
     /// How often each effect was started.
     pub fn effects(&self) -> BTreeMap<String, u32> {
         self.lock().effects.clone()
@@ -195,6 +231,13 @@ impl Sim {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.0.lock().expect("no owner panics with the lock")
+    }
+
+    /// Where the entropy of new handles begins: no two ever get the same.
+    fn entropy(&self) -> u64 {
+        let mut state = self.lock();
+        state.entropy += 1 << 32;
+        state.entropy
     }
 
     /// Waits at the gate; `Some(lost)`: go on. `None`: dead.
@@ -242,7 +285,12 @@ impl State {
     }
 
     fn judge(&mut self, who: usize, write: &Write) {
-        let Some(value) = write.value.as_ref().and_then(|v| serde_json::from_slice::<Value>(v).ok()) else { return };
+        let Some(value) = write.value.as_ref().and_then(|v| serde_json::from_slice::<Value>(v).ok()) else {
+            // What is deleted and born again begins anew.
+            self.epochs.remove(&write.key);
+            self.attempts.remove(&write.key);
+            return;
+        };
         let key = write.key.clone();
         let raised = |map: &mut BTreeMap<String, (u64, usize)>, name: &str, n: u64| -> Option<String> {
             let (before, owner) = map.get(&key).copied().unwrap_or((0, FREE));
@@ -383,11 +431,13 @@ impl Tools for Handles {
 
 impl Clock for Handles {
     fn now(&self) -> u64 {
-        1_000
+        self.sim.lock().now
     }
 
     fn wait_until(&self, until: u64) -> u64 {
-        until
+        let mut state = self.sim.lock();
+        state.now = state.now.max(until);
+        state.now
     }
 
     fn entropy(&self, n: u32) -> Bytes {
@@ -418,7 +468,7 @@ impl Host for Handles {
 }
 
 fn address() -> writ::id::Address {
-    writ::id::Address { owner: crate::OWNER.into(), agent: "helper".into(), thread: "t".into() }
+    writ::id::Address { owner: OWNER.into(), agent: "helper".into(), thread: "t".into() }
 }
 
 /// Submits a message to thread `t`; the id.

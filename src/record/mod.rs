@@ -2,9 +2,13 @@
 //!
 //! A value that can't be read is an error that names its key, never a default.
 
+mod head;
+
+pub use head::*;
+
 use crate::error::Error;
 use crate::id::Address;
-use crate::ports::{Bytes, Clock, Policy};
+use crate::ports::{Bytes, Clock};
 use crate::prelude::*;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -209,6 +213,9 @@ pub struct Start {
     pub limits: Limits,
 }
 
+/// Largest persistent state of a thread, in bytes of JSON.
+pub const STATE_BYTES_MAX: usize = 16 * 1024;
+
 /// Ceilings of one submission. All are finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -331,154 +338,4 @@ impl Spent {
             None => self.unpriced += 1,
         }
     }
-}
-
-/// **H**, the session head: fence, program counter and totals of a thread.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Head {
-    /// Fresh in every commit.
-    pub nonce: String,
-    /// The thread's full name.
-    pub address: Address,
-    /// Queue number of its birth: tells one incarnation from the next.
-    pub born: u64,
-    /// Raised by the first commit of every run: the fence.
-    pub epoch: u64,
-    /// Messages 0…count−1 exist.
-    pub count: u64,
-    /// Submissions before this place in the inbox have begun or ended.
-    pub pos: u64,
-    /// Control entries before this place have had their effect.
-    pub seen: u64,
-    /// Journal numbers up to this one may have been used.
-    pub jupto: u64,
-    /// Number of the summary that the context begins with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub boundary: Option<u64>,
-    /// Totals of the thread.
-    pub usage: Spent,
-    /// The agent's persistent state, at most 16 KiB.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub state: BTreeMap<String, Value>,
-    /// Whether the thread is whole.
-    pub stage: Stage,
-    /// What it is busy with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub op: Option<Op>,
-}
-
-/// Whether a thread is whole.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    /// In use.
-    Live,
-    /// A copy under way: exists, but not for readers (I11).
-    Staged(Staged),
-    /// Being deleted.
-    Deleting {
-        /// Messages, then inbox entries, that are deleted already.
-        done: u64,
-        /// Set when only the last step is left.
-        last: bool,
-        /// The submission of a fork or an import that failed, which keeps its record.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        failed: Option<(String, Failure)>,
-    },
-}
-
-/// A copy under way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Staged {
-    /// The submission that makes it; admission fills it in.
-    pub id: String,
-    /// The thread that it copies; `None`: a caller hands the messages over.
-    pub source: Option<Address>,
-    /// The source's birth.
-    pub born: u64,
-    /// How many messages it will have.
-    pub point: u64,
-    /// How many it has.
-    pub done: u64,
-    /// Of an import: calls whose results must come next, so that no pair is left open (I5).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub open: Vec<String>,
-}
-
-/// What the session is busy with: one submission's run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Op {
-    /// The submission.
-    pub sub: String,
-    /// What may be under way.
-    pub phase: Phase,
-    /// Attempts since the last committed message.
-    pub strikes: u64,
-    /// Number of the first result of the open batch.
-    pub base: u64,
-    /// The open batch: at most 32.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<Call>,
-    /// Transient errors in a row.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry: Option<Retry>,
-    /// Whether this overflow was answered by a compaction already.
-    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
-    pub compacted: bool,
-    /// Whether the start hooks have run.
-    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
-    pub started: bool,
-    /// How often a result was sent back for repair.
-    #[serde(default)]
-    pub repairs: u64,
-    /// How often a finish hook went on.
-    #[serde(default)]
-    pub rounds: u64,
-    /// Attempts whose end has still to be told in the transcript.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ended: Vec<u64>,
-    /// Spent on this submission.
-    pub spent: Spent,
-}
-
-/// What may be under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    /// The agent or a model may be at work; no call is open.
-    Running,
-    /// An open call may have taken effect.
-    Calling,
-    /// Nothing is in flight until this time, Unix ms.
-    Parked {
-        /// When to go on.
-        due: u64,
-    },
-}
-
-/// Transient errors in a row.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Retry {
-    /// How many.
-    pub count: u64,
-    /// When to ask again, Unix ms.
-    pub due: u64,
-    /// The last error, for people.
-    pub why: String,
-}
-
-/// A call of the open batch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Call {
-    /// The provider's id.
-    pub id: String,
-    /// The tool.
-    pub name: String,
-    /// Its policy when the call was committed.
-    pub policy: Policy,
-    /// Whether its result is recorded.
-    pub done: bool,
-    /// How many steps it has recorded.
-    #[serde(default)]
-    pub steps: u16,
 }

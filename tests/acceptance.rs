@@ -1,2 +1,0 @@
-//! T.
-#![cfg(not(target_family = "wasm"))]

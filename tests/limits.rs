@@ -1,0 +1,202 @@
+//! Nothing that a model, a tool or a crowd of requests does makes a commit outgrow the store's limits or sticks for ever
+//! (I14). Every refusal of the store is a broken rule here (see `RulesStore`).
+#![cfg(not(target_family = "wasm"))]
+
+use std::sync::Arc;
+
+use host_sim::data::Request;
+use host_sim::store::memory::MemoryStore;
+use host_sim::store::{Guard, Store, Write};
+use serde_json::{Value, json};
+use writ_tests::{OWNER, Setup, World, host, until};
+
+const SCRIPT: &str = r#"
+[model]
+repeat_last = true
+[[answer]]
+when = "slow"
+text = "At last."
+delay_ms = 3600000
+[[answer]]
+text = "Hello."
+"#;
+
+/// One partition, ten threads at work, and as many quick submissions that the next accept is number 64.
+async fn crowded(inner: Arc<MemoryStore>, before: u64) -> World {
+    let world = Setup::new(SCRIPT).setting("partitions", json!(1)).store(inner).world().await;
+    for n in 0..10 {
+        world.accept(&format!("busy{n}"), "k", "slow").await;
+    }
+    until(|| world.model.calls() == 10).await;
+    for n in 10..before {
+        world.accept("quick", &n.to_string(), "hi").await;
+    }
+    until(|| world.model.calls() as u64 == before).await;
+    world
+}
+
+/// Maintenance rides in every 16th accept, but not in one that brings 48 messages along.
+#[tokio::test(flavor = "multi_thread")]
+async fn maintenance_and_a_birth_with_messages_fit_no_commit_together() {
+    let world = crowded(Arc::default(), 62).await;
+    let messages: Vec<Value> = (0..48).map(|_| json!({"role": "user", "content": []})).collect();
+    world.import("source", json!({}), &messages).await;
+    let forked = world.post("source", "fork", "f", &json!({"to": "copy"})).await;
+    assert_eq!(forked.status, 200, "{}", forked.text());
+    assert_eq!(forked.json().expect("JSON")["accept"], 63);
+    // The next multiple of 16 does what was left.
+    for n in 0..16 {
+        world.accept("quick", &format!("more{n}"), "hi").await;
+    }
+    world.clock.advance(3_600_000);
+    world.host.settled().await;
+    world.check().await;
+}
+
+/// A slot that a race left behind names a submission that has another one: maintenance must not put `moved` twice, or
+/// no accept of the partition would ever be committed again.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_slots_of_one_submission_do_not_stop_the_partition() {
+    let inner = Arc::new(MemoryStore::new());
+    let world = crowded(inner.clone(), 63).await;
+    let live = inner.get_many(vec!["p/00/queue/3".into()]).await.expect("a read").remove(0);
+    let (settled, again) = ("p/00/queue/20".to_owned(), "p/00/queue/21".to_owned());
+    let twice = [settled, again].map(|key| Write { key, value: live.clone() });
+    let guard = Guard { key: twice[0].key.clone(), expect: None };
+    inner.commit(guard, twice.to_vec()).await.expect("two slots more");
+    for n in 0..40 {
+        world.accept("quick", &format!("more{n}"), "hi").await;
+    }
+    world.clock.advance(3_600_000);
+    world.host.settled().await;
+    // Slots that were moved while their model was asked stay behind as hints; a run for one finds nothing to do.
+    let calls = world.store.calls();
+    world.host.sweep().await.expect("a sweep");
+    world.host.settled().await;
+    assert_eq!(world.calls_since(calls).commits, 0);
+    world.check().await;
+}
+
+/// An answer whose escapes make it larger than a message may be is refused; its calls are not opened without it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_can_not_be_stored_is_an_error() {
+    let text = "\t".repeat(1_000_000);
+    let script = format!(
+        "[[answer]]\ntext = \"{text}\"\ncalls = [{{ name = \"look\" }}]\n[[answer]]\ntext = \"Fine.\"\n[[tool]]\nname = \"look\"\nreply = \"seen\"\n"
+    );
+    let world = World::new(&script).await;
+    let done = world.ask("t", "k", "hi").await;
+    assert_eq!(done["outcome"]["error"]["code"], "model", "{done}");
+    assert!(world.log.executions().is_empty());
+    assert_eq!(world.ask("t", "next", "hi").await["outcome"]["text"], "Fine.");
+    world.check().await;
+}
+
+/// Ids come from providers, and stand in the head while their call is open.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endless_call_id_is_an_error() {
+    let id = "x".repeat(300_000);
+    let script = format!(
+        "[[answer]]\ncalls = [{{ id = \"{id}\", name = \"look\" }}]\n[[tool]]\nname = \"look\"\nreply = \"seen\"\n"
+    );
+    let world = World::new(&script).await;
+    let done = world.ask("t", "k", "hi").await;
+    assert_eq!((&done["outcome"]["error"]["code"], &done["attempt"]), (&json!("model"), &json!(1)), "{done}");
+    assert_eq!((world.model.calls(), world.log.executions().len()), (1, 0));
+    world.check().await;
+}
+
+fn calls(n: usize, delay_ms: u64, policy: &str) -> String {
+    let calls = vec!["{ name = \"look\" }"; n].join(", ");
+    format!(
+        "[[answer]]\ncalls = [{calls}]\n[[answer]]\ntext = \"Done.\"\n[[tool]]\nname = \"look\"\nreply = \"seen\"\n\
+         delay_ms = {delay_ms}\npolicy = \"{policy}\"\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_beyond_the_limit_are_dropped_and_it_is_said() {
+    let world = World::new(&calls(40, 0, "plain")).await;
+    assert_eq!(world.ask("t", "k", "hi").await["outcome"]["text"], "Done.");
+    assert_eq!(world.log.executions().len(), 32);
+    let transcript = world.transcript("t").await;
+    assert_eq!(transcript.len(), 1 + 1 + 32 + 1);
+    assert!(transcript[1].contains("40 calls were made at once"), "{}", transcript[1]);
+    world.check().await;
+}
+
+/// The widest commit: rest of 32 calls, the ends of many attempts, outcome, and inputs of others.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_widest_rest_fits_one_commit() {
+    for policy in ["replay-safe", "plain"] {
+        let world = World::new(&calls(32, 3_600_000, policy)).await;
+        let id = world.accept("t", "k", "hi").await;
+        let open = if policy == "plain" { 0 } else { 5 };
+        until(|| world.log.executions().len() == 32).await;
+        let mut last = world.host.clone();
+        for round in 1..=open {
+            last.shutdown().await;
+            last = host(&world.parts).await;
+            last.sweep().await.expect("a sweep");
+            until(|| world.log.executions().len() == 32 * (round + 1)).await;
+        }
+        last.shutdown().await;
+        // Nobody runs while these are accepted and cancelled: they all wait for one decision.
+        let post = |path: String, body: Value| Request::post(path, &body).principal(OWNER);
+        let mut waiting = Vec::new();
+        for n in 0..6 {
+            let crashed = host(&world.parts).await;
+            let path = "/v1/agents/helper/threads/t/submissions".to_owned();
+            let request = post(path, json!({"message": "hi"})).header("idempotency-key", n.to_string());
+            let key = silent(&world, request).await;
+            waiting.push(key);
+            crashed.shutdown().await;
+        }
+        for id in waiting.iter().chain([&id]) {
+            silent(&world, post(format!("/v1/submissions/{id}/cancel"), json!({}))).await;
+        }
+        let next = host(&world.parts).await;
+        next.sweep().await.expect("a sweep");
+        next.settled().await;
+        for id in waiting.iter().chain([&id]) {
+            let request = Request::get(format!("/v1/submissions/{id}")).principal(OWNER);
+            let done = next.respond(request).await.expect("an answer").json().expect("JSON");
+            assert_eq!(done["outcome"], json!({"status": "aborted", "reason": "cancelled"}), "{done}");
+        }
+        writ_tests::check(&next, &*world.store).await;
+    }
+}
+
+/// A request to a host whose store takes one commit and then no more, as if it died right after it; the id.
+async fn silent(world: &World, request: Request) -> String {
+    let crash = Arc::new(writ_tests::CrashStore::new(world.store.clone(), 1, writ_tests::Fault::KillBefore));
+    let mut parts = world.parts.clone();
+    parts.store = crash;
+    let host = host(&parts).await;
+    let answer = host.respond(request).await.expect("an answer");
+    assert!(answer.status < 300, "{}", answer.text());
+    host.shutdown().await;
+    answer.json().expect("JSON")["id"].as_str().expect("an id").to_owned()
+}
+
+/// A page of messages ends early rather than grow beyond what a call may hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_large_messages_ends_early() {
+    let reply = "x".repeat(900_000);
+    let script = format!(
+        "[model]\nrepeat_last = true\n[[answer]]\ntext = \"Hello.\"\n[summary]\ntext = \"Large things.\"\n\
+         [[answer]]\nwhen = \"load\"\ncalls = [{}]\n[[answer]]\nwhen = \"load\"\ntext = \"Loaded.\"\n\
+         [[tool]]\nname = \"load\"\nreply = \"{reply}\"\n",
+        ["{ name = \"load\" }"; 4].join(", ")
+    );
+    let world = World::new(&script).await;
+    for n in 0..8 {
+        let done = world.ask("t", &n.to_string(), "load").await;
+        assert_eq!(done["state"], "settled", "{done}");
+    }
+    let head = world.send(Request::get("/v1/agents/helper/threads/t")).await.json().expect("JSON");
+    let messages = world.messages("t").await;
+    assert_eq!(head["messages"].as_u64(), Some(messages.len() as u64));
+    assert!(messages.iter().filter(|m| m["role"] == "toolResult").count() >= 32);
+    world.check().await;
+}
