@@ -79,9 +79,11 @@ pub fn effect_key(tag: &str, born: u64, submission: &str, call: &str, step: Opti
     base32(&digest("writ/effect/1", &[tag, &born, submission, call, step.unwrap_or("")]))
 }
 
-/// The stable name of one answer of a model.
-pub fn answer_key(tag: &str, born: u64, message: u64, purpose: &str) -> String {
-    base32(&digest("writ/answer/1", &[tag, &born.to_string(), &message.to_string(), purpose]))
+/// The stable name of one answer of a model: the same on every try, by whatever attempt. `turn` counts the answers that
+/// the thread has stored, `boundary` tells a summary from the next one.
+pub fn answer_key(tag: &str, born: u64, turn: u64, boundary: Option<u64>, purpose: &str) -> String {
+    let boundary = boundary.map(|n| n.to_string()).unwrap_or_default();
+    base32(&digest("writ/answer/1", &[tag, &born.to_string(), &turn.to_string(), &boundary, purpose]))
 }
 
 /// SHA-256 over a domain and parts, each with its length before it.

@@ -57,7 +57,7 @@ pub(crate) fn request(
         messages,
         tools,
         options: json!({"purpose": purpose}).to_string(),
-        key: answer_key(&place.tag, head.born, head.count, purpose),
+        key: answer_key(&place.tag, head.born, head.usage.turns, head.boundary, purpose),
         turn: head.usage.turns,
         thread: place.head(),
     }

@@ -31,6 +31,12 @@ impl WatchedModel {
         requests.iter().filter(|r| r.options.contains("\"summary\"")).count()
     }
 
+    /// The keys of all requests, in order.
+    pub fn keys(&self) -> Vec<String> {
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.iter().map(|r| r.key.clone()).collect()
+    }
+
     /// The next answer fails with this.
     pub fn fail_next(&self, error: ModelError) {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).push_back(error);
