@@ -27,6 +27,7 @@ pub mod faces;
 pub mod follow;
 pub mod id;
 pub mod keys;
+mod mutation;
 pub mod ports;
 mod prelude;
 pub mod queue;

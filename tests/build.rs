@@ -39,9 +39,22 @@ fn components() -> Result<(), String> {
     }
     cargo.env("CARGO_TARGET_DIR", &target_dir);
     guest::run(&mut cargo, "the example components could not be built; see the errors above")?;
+    broken(&root, &target_dir)?;
     for (package, variable) in EXAMPLES {
         let file = target_dir.join(guest::TARGET).join("release").join(format!("{package}.wasm"));
         println!("cargo:rustc-env={variable}={}", file.display());
     }
+    Ok(())
+}
+
+/// One of them once more, with a runtime that can be broken on purpose: `WRIT_BROKEN`.
+fn broken(root: &Path, target_dir: &Path) -> Result<(), String> {
+    let target_dir = target_dir.join("broken");
+    let mut cargo = guest::cargo()?;
+    cargo.args(["build", "--release", "--target", guest::TARGET, "--package", "mailer", "--features", "mutations"]);
+    cargo.arg("--manifest-path").arg(root.join("Cargo.toml")).env("CARGO_TARGET_DIR", &target_dir);
+    guest::run(&mut cargo, "the broken component could not be built; see the errors above")?;
+    let file = target_dir.join(guest::TARGET).join("release").join("mailer.wasm");
+    println!("cargo:rustc-env=WRIT_BROKEN={}", file.display());
     Ok(())
 }

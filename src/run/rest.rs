@@ -1,6 +1,7 @@
 //! Bringing a session to rest: every call of the open batch gets its result, on every ending (C5, C6 of docs/faults.md).
 
 use crate::id;
+use crate::mutation;
 use crate::ports::{Policy, Write};
 use crate::prelude::*;
 use crate::record::{Call, Op, Phase};
@@ -22,7 +23,9 @@ pub enum Why {
 pub fn close(session: &Session, op: &mut Op, submission: &str, attempt: u64, why: Why, replay: bool) -> Vec<Write> {
     let mut writes = Vec::new();
     for i in 0..op.calls.len() {
-        let again = replay && matches!(op.calls[i].policy, Policy::ReplaySafe | Policy::Stepped);
+        let again = replay
+            && (matches!(op.calls[i].policy, Policy::ReplaySafe | Policy::Stepped)
+                || mutation::is(session.ports.host, "run-plain-again"));
         if op.calls[i].done || again {
             continue;
         }

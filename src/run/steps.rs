@@ -5,6 +5,7 @@ use super::turn::Turn;
 use crate::agent::{ToolError, ToolHost};
 use crate::error::Error;
 use crate::keys;
+use crate::mutation;
 use crate::ports::{HostCall, Policy};
 use crate::prelude::*;
 use crate::record::{Step, decode};
@@ -74,6 +75,11 @@ impl ToolHost for Stepper<'_, '_, '_> {
         let name = call_name(&self.turn.op, self.call);
         let write = put(keys::step(&self.turn.id, &name, n), &step);
         self.turn.op.calls[self.call].steps = n + 1;
+        if mutation::is(self.turn.s.ports.host, "answer-before-the-step") {
+            self.turn.op.calls[self.call].steps = n;
+            self.recorded.push(step);
+            return Ok(());
+        }
         // The value may go back to the tool only once this is answered.
         if let Err(stop) = self.turn.commit(vec![write]) {
             self.stopped = Some(stop);

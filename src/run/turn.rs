@@ -11,6 +11,7 @@ use crate::admission::input_message;
 use crate::agent::{Agents, Rendered};
 use crate::error::Error;
 use crate::keys;
+use crate::mutation;
 use crate::ports::Write;
 use crate::prelude::*;
 use crate::record::*;
@@ -244,7 +245,9 @@ impl<'r, 'a> Turn<'r, 'a> {
 
     /// A new attempt: epoch and attempt rise in the same commit, before any agent code (I6).
     fn raise(&mut self, writes: &mut Vec<Write>) {
-        self.s.head.epoch += 1;
+        if !mutation::is(self.s.ports.host, "keep-the-epoch") {
+            self.s.head.epoch += 1;
+        }
         self.sub.attempt += 1;
         self.sub.state = State::Running;
         writes.push(put(keys::sub(&self.id), &self.sub));

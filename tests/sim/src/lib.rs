@@ -60,6 +60,7 @@ struct State {
     effects: BTreeMap<String, u32>,
     now: u64,
     entropy: u64,
+    settings: BTreeMap<String, String>,
 }
 
 /// A world of owners around one store.
@@ -94,6 +95,7 @@ impl Sim {
             effects: BTreeMap::new(),
             now: 1_000,
             entropy: 0,
+            settings: BTreeMap::new(),
         };
         Self(Arc::new((Mutex::new(state), Condvar::new())))
     }
@@ -196,6 +198,11 @@ impl Sim {
             drop(state);
             self.0.1.notify_all();
         }
+    }
+
+    /// Breaks the runtime on purpose, in the way of this name.
+    pub fn mutate(&self, name: &str) {
+        self.lock().settings.insert("mutation".into(), name.into());
     }
 
     /// Time passes.
@@ -456,8 +463,8 @@ impl Host for Handles {
 
     fn publish(&self, _: &str, _: String) {}
 
-    fn setting(&self, _: &str) -> Option<String> {
-        None
+    fn setting(&self, name: &str) -> Option<String> {
+        self.sim.lock().settings.get(name).cloned()
     }
 
     fn check(&self, _: &str, _: &str) -> Result<Vec<String>, String> {
