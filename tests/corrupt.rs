@@ -87,6 +87,7 @@ fn read_all(map: &Map, instance: &str, id: &str) -> String {
     said.join("\n")
 }
 
+/// Shows B12.
 #[test]
 fn a_damaged_value_is_named_and_nothing_panics() {
     let mut looked = 0;

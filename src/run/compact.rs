@@ -132,6 +132,7 @@ mod tests {
     }
 
     /// B34: never between a call and its result.
+    /// Shows A39.
     #[test]
     fn the_cut_is_at_a_pair_boundary() {
         let mut call = text(Role::Assistant, 10);
@@ -143,6 +144,7 @@ mod tests {
         assert_eq!(cut(&messages, 10_000), Some(1));
     }
 
+    /// Shows C1.
     #[test]
     fn a_lone_message_can_not_be_cut() {
         assert_eq!(cut(&numbered(vec![text(Role::User, 500)]), 100), None);

@@ -132,6 +132,7 @@ mod tests {
         Message::text(role, text, 0)
     }
 
+    /// Shows B19.
     #[test]
     fn what_broke_off_stays_out_of_the_context() {
         let mut failed = message(Role::Assistant, "half");
@@ -149,6 +150,7 @@ mod tests {
         assert_eq!(texts, ["a", "b"]);
     }
 
+    /// Shows C2.
     #[test]
     fn a_large_result_is_clipped_only_in_the_projection() {
         let text = "é".repeat(300_000);
