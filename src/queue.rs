@@ -133,7 +133,12 @@ pub fn pending(ports: &Ports, cursor: Option<&str>) -> Result<Pending, Error> {
             let Some(now) = &values[0] else { break };
             next = decode::<Queue>(&keys[0], now)?.next;
             for (key, value) in keys.iter().zip(values).skip(1) {
-                let (tag, id) = match decode_opt::<Slot>(key, &value)? {
+                // A slot that can't be read must not stop the others: it is told here, and named by the audit (A31).
+                let slot = decode_opt::<Slot>(key, &value).unwrap_or_else(|error| {
+                    ports.host.warn(&format!("a queue slot is passed over: {error:?}"));
+                    None
+                });
+                let (tag, id) = match slot {
                     None => continue,
                     Some(Slot::Submission { id, tag }) => (tag, Some(id)),
                     Some(Slot::Delete { tag }) => (tag, None),

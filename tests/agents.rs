@@ -64,6 +64,7 @@ async fn pure_tools_of_the_example_compute() {
     assert!(results[1].starts_with("toolResult(notRun): The arguments don't fit: /text"), "{}", results[1]);
 }
 
+/// Shows B20.
 #[tokio::test(flavor = "multi_thread")]
 async fn steps_survive_a_crash_at_every_commit() {
     let (mut met, mut again) = (0, 0);
@@ -81,6 +82,7 @@ async fn steps_survive_a_crash_at_every_commit() {
     assert!(again > 0, "no step was ever interrupted");
 }
 
+/// Shows A14.
 #[tokio::test(flavor = "multi_thread")]
 async fn steps_survive_a_crash_of_their_recovery() {
     let mut met = 0;
@@ -126,6 +128,7 @@ async fn judge_refund(survived: &Survived, plan: &str) -> usize {
     again
 }
 
+/// Shows A5, B6, B21.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_call_of_a_tool_that_is_gone_is_not_run_again() {
     let setup = |n| {
@@ -156,6 +159,7 @@ async fn a_tool_can_t_get_round_an_approval() {
     assert!(world.log.executions().is_empty());
 }
 
+/// Shows B20.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_step_may_not_do_is_an_error_that_the_model_sees() {
     let world = Setup::example(
@@ -179,6 +183,7 @@ async fn what_a_step_may_not_do_is_an_error_that_the_model_sees() {
     world.check().await;
 }
 
+/// Shows B25.
 #[tokio::test(flavor = "multi_thread")]
 async fn state_is_seen_by_the_next_render() {
     let script = calls("count", &["{ }", "{ fail = true }", "{ }"]);
@@ -196,6 +201,7 @@ async fn state_is_seen_by_the_next_render() {
     world.check().await;
 }
 
+/// Shows B25.
 #[tokio::test(flavor = "multi_thread")]
 async fn state_counts_only_with_its_result() {
     let script = calls("count", &["{ }", "{ }", "{ }"]);
@@ -264,6 +270,7 @@ async fn a_component_with_std_reaches_nothing_outside() {
     assert!(default.iter().all(is_own), "{default:?}");
 }
 
+/// Shows C5.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_in_a_tool_leaves_its_recorded_steps() {
     let script = calls("fall", &["{ }"]) + "[[tool]]\nname = \"note\"\nreply = \"noted\"\n";

@@ -87,6 +87,7 @@ fn read_all(map: &Map, instance: &str, id: &str) -> String {
     said.join("\n")
 }
 
+/// Shows B12.
 #[test]
 fn a_damaged_value_is_named_and_nothing_panics() {
     let mut looked = 0;
@@ -105,4 +106,26 @@ fn a_damaged_value_is_named_and_nothing_panics() {
         }
     }
     assert!(looked > 200, "only {looked} damages");
+}
+
+/// One damaged queue slot is passed over, not a stop for every thread (A31).
+#[test]
+fn a_damaged_slot_does_not_stop_the_others() {
+    let sim = Sim::of(&Map::new());
+    for key in ["a", "b", "c"] {
+        sim.free(|ports| submit(ports, key));
+    }
+    let mut map = sim.map();
+    let slot = map.keys().find(|key| key.ends_with("/queue/1")).expect("a slot").clone();
+    map.insert(slot.clone(), b"{".to_vec());
+    let damaged = Sim::of(&map);
+    let found = damaged.free(|ports| writ::queue::pending(&ports, None)).expect("a page");
+    assert_eq!(found.work.len(), 2, "{:?}", found.work);
+    let mut page = damaged.free(|ports| writ::audit::page(&ports, None)).expect("a page");
+    let mut named = Vec::new();
+    while let Some(next) = page.next {
+        named.extend(page.findings.into_iter().map(|finding| finding.key));
+        page = damaged.free(|ports| writ::audit::page(&ports, Some(&next))).expect("a page");
+    }
+    assert!(named.contains(&slot), "the audit names it: {named:?}");
 }

@@ -86,6 +86,7 @@ async fn an_accept_is_one_commit_and_one_read() {
 
 /// Accept 1 and 1; the turn 2 and 3: head with inbox and record, the inbox once a turn, and the look that finds nothing
 /// more. On an old thread the context is one read more.
+/// Shows B38.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_turn_is_two_commits_and_three_reads() {
     let world = world().await;
@@ -138,6 +139,7 @@ async fn a_cancel_is_one_commit_and_one_to_end_it() {
 }
 
 /// Epoch, attempt and rest are one commit; then it is a plain turn's second.
+/// Shows A17, B2; trap 30.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_takeover_is_one_commit_before_it_goes_on() {
     let world = world().await;
@@ -175,6 +177,7 @@ async fn long_thread(world: &World, name: &str, count: u64) {
     world.import(name, json!({"boundary": summary}), &messages).await;
 }
 
+/// Shows A26, B33.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_message_costs_the_same_after_twenty_as_after_twenty_thousand() {
     let world = world().await;
@@ -198,6 +201,7 @@ async fn the_next_message_costs_the_same_after_twenty_as_after_twenty_thousand()
 
 /// `WRIT_LONG_TESTS=1` does it with 100,000 settled submissions in 256 partitions; without, 5,000 in 8 fill each
 /// partition even more.
+/// Shows B9; trap 11.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_reads_what_is_pending_and_not_what_has_settled() {
     let long = std::env::var("WRIT_LONG_TESTS").is_ok_and(|v| v == "1");

@@ -255,6 +255,7 @@ async fn judge(scenario: &Scenario, client: &Client, world: &World) {
     assert_eq!(world.calls_since(calls).commits, 0, "a repeated request wrote something");
 }
 
+/// Shows A4, A29, A30, A34, A38, B1, B3, B7, B8, C6; traps 10, 27.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_commit_of_every_scenario_may_crash() {
     let mut plans = 0;

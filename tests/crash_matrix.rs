@@ -43,6 +43,7 @@ fn broken(scenario: &str, twist: impl Twist + Clone) -> BTreeSet<String> {
     report.failures.into_iter().map(|failure| failure.finding.invariant).collect()
 }
 
+/// Shows A6, A35, B2.
 #[test]
 fn the_six_shortest_scenarios_survive_every_fault() {
     let mut plans = 0;
@@ -55,6 +56,7 @@ fn the_six_shortest_scenarios_survive_every_fault() {
     assert!(plans > 1_000, "only {plans} plans");
 }
 
+/// Shows A41.
 #[test]
 fn a_disk_that_tears_fails_and_fills_is_survived() {
     let config = Config { max: Some(60), ..depth_1(StoreKind::Redb) };
@@ -72,6 +74,7 @@ fn a_disk_that_tears_fails_and_fills_is_survived() {
     }
 }
 
+/// Shows A14.
 #[test]
 fn a_recovery_may_be_killed_at_every_call() {
     let config = Config { depth: 2, max: Some(250), ..depth_1(StoreKind::Memory) };
@@ -79,6 +82,7 @@ fn a_recovery_may_be_killed_at_every_call() {
 }
 
 /// One seed is one run: the same calls with the same arguments, answers and faults.
+/// Shows B35.
 #[test]
 fn the_same_plan_is_the_same_run() {
     for line in [
@@ -264,12 +268,14 @@ fn a_store_that_loses_what_it_acknowledged_is_noticed() {
     assert!(called.contains("effects"), "a call was made and its record lost: {called:?}");
 }
 
+/// Shows A23.
 #[test]
 fn a_store_that_applies_half_a_commit_is_noticed() {
     let broken = broken("one-tool", AppliesHalf);
     assert!(broken.contains("I4") && broken.contains("leak"), "{broken:?}");
 }
 
+/// Shows trap 7.
 #[test]
 fn a_store_that_forgets_what_it_did_not_flush_is_noticed() {
     let broken = broken("one-tool", ForgetsTheUnflushed);

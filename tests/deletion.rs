@@ -51,6 +51,7 @@ async fn status(world: &World, path: String) -> u16 {
     world.send(Request::get(path)).await.status
 }
 
+/// Shows A10; trap 24.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_behind() {
     let world = world().await;
@@ -165,6 +166,7 @@ async fn fork(world: &World, from: &str, to: &str) -> Response {
 
 /// Trap 19a, f: the source goes in the middle of a copy, and perhaps another of its name comes. Nothing mixed is
 /// published, the fork fails as `source-gone`, and the address is free.
+/// Shows trap 19.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_whose_source_goes_fails_and_frees_its_address() {
     for reborn in [false, true] {

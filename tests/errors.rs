@@ -15,6 +15,7 @@ fn failing(fail: &str) -> String {
 
 /// A permanent error is told once: in the transcript, for people; in the outcome, for the caller. It is not retried, and
 /// stays out of the next context (B19).
+/// Shows C4.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_permanent_kind_fails_once_and_stays_out_of_the_context() {
     for kind in ["quota", "refused", "invalid", "unauthorized", "cancelled", "unknown"] {
@@ -42,6 +43,7 @@ async fn each_permanent_kind_fails_once_and_stays_out_of_the_context() {
 }
 
 /// Retries at 2, 4 and 8 s; nothing of them is in the transcript; then the error is for good.
+/// Shows A6.
 #[tokio::test(flavor = "multi_thread")]
 async fn transient_errors_are_retried_three_times() {
     for (fail, times, seconds) in [
@@ -100,6 +102,7 @@ async fn a_success_resets_the_count_of_retries() {
 }
 
 /// A provider's wait counts up to a minute. Beyond ten seconds the run ends and comes back: no attempt is spent.
+/// Shows A3, A11, B38; trap 3.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_wait_is_parked_and_comes_back() {
     let world = Setup::new(&failing("kind = \"transient\", retry_after_ms = 600000, times = 1")).reach(0).world().await;

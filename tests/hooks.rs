@@ -27,6 +27,7 @@ async fn of_role(world: &World, role: &str) -> Vec<String> {
     world.transcript("t").await.into_iter().filter(|line| line.starts_with(role)).collect()
 }
 
+/// Shows B22.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_start_hook_runs_once_for_each_message() {
     let script = answers(&["One.", "Two."]);
@@ -64,6 +65,7 @@ async fn the_first_model_call_sees_what_the_start_hook_did() {
     assert!(heard.requests()[0].messages.contains("greeting 1"), "{}", heard.requests()[0].messages);
 }
 
+/// Shows B22.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_hook_that_fails_keeps_the_model_from_being_asked() {
     for (message, told) in [
@@ -80,6 +82,7 @@ async fn a_start_hook_that_fails_keeps_the_model_from_being_asked() {
     }
 }
 
+/// Shows B23.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_finish_hook_may_go_on() {
     let script = answers(&["more 1", "more 2", "5"]);
@@ -103,6 +106,7 @@ async fn the_finish_hook_may_go_on() {
     assert!(met >= 5 * 5, "only {met} faults were met");
 }
 
+/// Shows B23.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_settled_submission_runs_no_hook_again() {
     let mut world = Setup::example("critic", &answers(&["more", "5", "6"])).world().await;
@@ -115,6 +119,7 @@ async fn a_settled_submission_runs_no_hook_again() {
     assert_eq!(heard.instructions(), ["finishes: 0", "finishes: 1", "finishes: 2"]);
 }
 
+/// Shows B23.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_finish_hook_that_never_ends_meets_its_ceiling() {
     let script = format!("[model]\nrepeat_last = true\n{}", answers(&["more"]));
@@ -137,6 +142,7 @@ async fn a_finish_hook_that_fails_stores_no_answer() {
     world.check().await;
 }
 
+/// Shows B27.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_result_is_corrected_on_the_second_try() {
     let world = Setup::example("critic", &answers(&["seven", "```json\n7\n```"])).world().await;
@@ -149,6 +155,7 @@ async fn a_wrong_result_is_corrected_on_the_second_try() {
     world.check().await;
 }
 
+/// Shows B27.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_that_stays_wrong_is_given_up_with_a_name() {
     let world = Setup::example("critic", &answers(&["seven", "\"eight\"", "9.5", "10"])).world().await;
@@ -159,6 +166,7 @@ async fn a_result_that_stays_wrong_is_given_up_with_a_name() {
     world.check().await;
 }
 
+/// Shows B27.
 #[tokio::test(flavor = "multi_thread")]
 async fn rounds_of_the_finish_hook_leave_the_result_its_repairs() {
     let world = Setup::example("critic", &answers(&["more", "more", "more", "seven", "eight", "9"])).world().await;
@@ -166,6 +174,7 @@ async fn rounds_of_the_finish_hook_leave_the_result_its_repairs() {
     assert_eq!(done["outcome"]["result"], 9, "{done}");
 }
 
+/// Shows B27.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_schema_of_a_delivery_goes_before_that_of_the_agent() {
     let world = Setup::example("critic", &answers(&["true"])).world().await;
@@ -176,6 +185,7 @@ async fn the_schema_of_a_delivery_goes_before_that_of_the_agent() {
     assert_eq!(done["outcome"]["result"], true, "{done}");
 }
 
+/// Shows A16, C7.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_render_that_fails_consumes_its_attempt() {
     for (agent, told) in [("failing", "the moon is full"), ("twins", "the tool \"look\" is given twice")] {
@@ -191,6 +201,7 @@ async fn a_render_that_fails_consumes_its_attempt() {
     }
 }
 
+/// Shows A2, A22, A31, C7.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_is_told_and_consumes_its_attempt() {
     let world = Setup::example("panicking", &answers(&["Never."])).world().await;

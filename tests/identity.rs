@@ -21,6 +21,7 @@ async fn dump(world: &World) -> Vec<(String, Vec<u8>)> {
     world.store.dump().await.expect("a dump")
 }
 
+/// Shows B14.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_request_again_gets_the_same_outcome_and_costs_nothing() {
     let world = World::new(HELLO).await;
@@ -43,6 +44,7 @@ async fn the_same_request_again_gets_the_same_outcome_and_costs_nothing() {
     world.check().await;
 }
 
+/// Shows B14, B28; trap 22.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_request_with_the_key_is_a_conflict_that_names_the_field() {
     let world = World::new(HELLO).await;
@@ -73,6 +75,7 @@ async fn another_request_with_the_key_is_a_conflict_that_names_the_field() {
 }
 
 /// I13: status, headers, body and the number of reads are those of a thing that is missing.
+/// Shows trap 8.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_foreign_answers_as_what_is_missing() {
     let world = World::new(HELLO).await;
@@ -127,6 +130,7 @@ async fn compare(world: &World, name: &str, foreign: Request, missing: Request) 
 }
 
 /// A27: concurrent calls with one id are one run.
+/// Shows B29; traps 5, 32.
 #[tokio::test(flavor = "multi_thread")]
 async fn sixteen_clients_with_one_id_get_one_run() {
     let world = World::new(HELLO).await;
@@ -191,6 +195,7 @@ async fn a_retry_gets_its_outcome_after_the_agent_is_gone() {
 }
 
 /// A fork that was accepted answers its retry when its source is gone, for the same reason.
+/// Shows trap 19.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_gets_its_outcome_after_its_source_is_gone() {
     let world = World::new(HELLO).await;
@@ -286,6 +291,7 @@ fn bad_requests() -> Vec<Bad> {
     ]
 }
 
+/// Shows B40; trap 23.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_bad_is_refused_clearly_and_changes_nothing() {
     let world = World::new(HELLO).await;

@@ -3,6 +3,7 @@
 
 use writ_tests::World;
 
+/// Shows A42.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_component_imports_its_nine_handles_and_nothing_else() {
     let world = World::new("[[answer]]\ntext = \"Hello.\"\n").await;

@@ -90,6 +90,7 @@ fn cancelled() -> Value {
     json!({"status": "aborted", "reason": "cancelled"})
 }
 
+/// Shows A20, B13.
 #[tokio::test(flavor = "multi_thread")]
 async fn submissions_of_a_thread_run_in_order() {
     let world = world().await;
@@ -180,6 +181,7 @@ async fn a_cancel_during_back_off_asks_no_model() {
 }
 
 /// B15: too late, again, unknown.
+/// Shows A32; trap 36.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_after_the_end_changes_nothing() {
     let world = world().await;
@@ -236,6 +238,7 @@ async fn a_cancel_that_races_the_end_has_one_winner() {
 }
 
 /// After the batch, before the next model call; the steering submission settles by it.
+/// Shows A20.
 #[tokio::test(flavor = "multi_thread")]
 async fn steering_is_delivered_between_tools_and_model() {
     let world = world().await;
@@ -296,6 +299,7 @@ async fn a_full_inbox_refuses_and_loses_nothing() {
     world.check().await;
 }
 
+/// Shows A15, C5; trap 34.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_ends_what_waits_what_runs_and_what_a_tool_does() {
     let world =
@@ -325,6 +329,7 @@ async fn a_deadline_ends_what_waits_what_runs_and_what_a_tool_does() {
     world.check().await;
 }
 
+/// Shows A19, B10.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_budget_ends_what_goes_on_for_ever() {
     let script = r#"
@@ -350,6 +355,7 @@ reply = "seen"
 }
 
 /// A19, B10: a submission whose host dies each time is given up, and says so.
+/// Shows A2, A12, A25.
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_are_counted_and_end() {
     let world = world().await;

@@ -177,6 +177,7 @@ impl Client {
     }
 }
 
+/// Shows A8, B1, B4.
 #[test]
 fn real_kills_lose_nothing() {
     let long = std::env::var_os("WRIT_LONG_TESTS").is_some();

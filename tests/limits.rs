@@ -55,6 +55,7 @@ async fn maintenance_and_a_birth_with_messages_fit_no_commit_together() {
 
 /// A slot that a race left behind names a submission that has another one: maintenance must not put `moved` twice, or
 /// no accept of the partition would ever be committed again.
+/// Shows A31; trap 11.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_slots_of_one_submission_do_not_stop_the_partition() {
     let inner = Arc::new(MemoryStore::new());
@@ -78,6 +79,7 @@ async fn two_slots_of_one_submission_do_not_stop_the_partition() {
 }
 
 /// An answer whose escapes make it larger than a message may be is refused; its calls are not opened without it.
+/// Shows A18.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_can_not_be_stored_is_an_error() {
     let text = "\t".repeat(1_000_000);
@@ -114,6 +116,7 @@ fn calls(n: usize, delay_ms: u64, policy: &str) -> String {
     )
 }
 
+/// Shows trap 29.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_beyond_the_limit_are_dropped_and_it_is_said() {
     let world = World::new(&calls(40, 0, "plain")).await;
@@ -126,6 +129,7 @@ async fn calls_beyond_the_limit_are_dropped_and_it_is_said() {
 }
 
 /// The widest commit: rest of 32 calls, the ends of many attempts, outcome, and inputs of others.
+/// Shows A7, A32, A38, B11, C5; trap 29.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_widest_rest_fits_one_commit() {
     for policy in ["replay-safe", "plain"] {

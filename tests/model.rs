@@ -227,6 +227,7 @@ fn audit(sim: &Sim) -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
+    /// Shows A35, B14, B15; traps 2, 31.
     #[test]
     fn what_is_accepted_is_answered_as_the_model_says(ops in proptest::collection::vec(op(), 1..40)) {
         let mut world = World { sim: Sim::of(&BTreeMap::new()), model: Model::default() };

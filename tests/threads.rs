@@ -51,6 +51,7 @@ fn talk(n: u64) -> Vec<Value> {
         .collect()
 }
 
+/// Shows A9, B36; trap 19.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_copies_and_goes_its_own_way() {
     let world = World::new(SCRIPT).await;
@@ -103,6 +104,7 @@ async fn a_long_fork_is_invisible_until_it_is_whole() {
 
 /// A host that has gone down in the middle of a copy: what is staged is not found by readers, refused to admission, in no
 /// list, and finished by the next host.
+/// Shows traps 1, 19.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_staged_thread_is_found_by_nobody() {
     let world = World::new(SCRIPT).await;
@@ -158,6 +160,7 @@ async fn an_import_is_what_was_exported() {
     world.check().await;
 }
 
+/// Shows A37, B11.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_import_is_refused() {
     let world = World::new(SCRIPT).await;
@@ -212,6 +215,7 @@ async fn a_bad_import_is_refused() {
     world.check().await;
 }
 
+/// Shows trap 6.
 #[tokio::test(flavor = "multi_thread")]
 async fn threads_are_listed_over_all_partitions_and_each_once() {
     let world = Setup::new(SCRIPT).setting("partitions", json!(3)).world().await;

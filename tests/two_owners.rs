@@ -44,18 +44,21 @@ fn explore(keys: &[&str], faults: usize, depth: usize) -> u64 {
     0
 }
 
+/// Shows A1, A24, A28, A30, A33, A36, A40.
 #[test]
 fn all_orders_of_two_owners() {
     let histories = explore(&["a"], 0, 12);
     assert!(histories > 500, "only {histories} histories");
 }
 
+/// Shows A4, A34, B3, B12, B29; trap 10.
 #[test]
 fn all_orders_with_a_kill_or_a_late_commit() {
     let histories = explore(&["a"], 1, 9);
     assert!(histories > 500, "only {histories} histories");
 }
 
+/// Shows A24, A29, A40, C8; trap 4.
 #[test]
 fn random_orders_with_faults() {
     let prepared = prepared(&["a", "b"]);
@@ -75,6 +78,7 @@ fn random_orders_with_faults() {
 }
 
 /// A1: an owner that was frozen through a whole takeover wakes up and goes on: nothing of it is committed.
+/// Shows C8.
 #[test]
 fn a_frozen_owner_wakes_up_too_late() {
     let (map, instance, ids) = prepared(&["a"]);

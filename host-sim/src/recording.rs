@@ -329,6 +329,7 @@ pub(crate) fn mend_surrogates(json: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
+    /// Shows B40.
     #[test]
     fn unpaired_surrogates_are_mended_and_pairs_stay() {
         let cases = [

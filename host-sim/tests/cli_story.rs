@@ -136,6 +136,7 @@ fn a_run_prints_only_the_reply_and_its_id_before() {
     assert_eq!(submissions["submissions"].as_array().unwrap().len(), 1, "{submissions}");
 }
 
+/// Shows A17, A25, B4.
 #[test]
 fn a_killed_run_goes_on_with_the_same_command() {
     let desk = Desk::new();

@@ -110,6 +110,7 @@ async fn an_authors_component_finds_nothing_outside() {
     assert!(kit.host.imports().iter().any(|name| name.starts_with("wasi:")), "the test guest has std");
 }
 
+/// Shows A15.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_has_a_time_limit_of_its_own() {
     let limits = HostLimits { call_ms: 1, ..HostLimits::small() };

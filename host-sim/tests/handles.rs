@@ -32,6 +32,7 @@ async fn commits_are_guarded_and_read_back() {
     assert_eq!(kit.told("commit", "p/1/g\np/1/g=9").await, "Ok(Outcome::Stale(Some([49])))");
 }
 
+/// Shows A15.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_hangs_or_panics_leaves_commits_unknown_and_reads_unavailable() {
     for panics in [false, true] {
@@ -57,6 +58,7 @@ async fn completions_stream_end_and_fail() {
     assert!(kit.told("model", "too-many").await.contains("at most 2"));
 }
 
+/// Shows A15.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_hangs_is_transient() {
     let kit = Kit::limited(HostLimits { model_next_ms: 1, ..HostLimits::small() });
@@ -71,6 +73,7 @@ async fn three_tools_run_at_the_same_time() {
     assert_eq!(text, "0:met|1:met|2:met");
 }
 
+/// Shows B40.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_tool_is_an_error_reply_and_nothing_more() {
     let kit = Kit::new();
@@ -103,6 +106,7 @@ async fn a_dropped_job_stops_its_tool() {
     assert_eq!(call.await.unwrap(), "0:hung 0:passed");
 }
 
+/// Shows A33.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_call_stops_its_tools() {
     let mut kit = Kit::new();
@@ -115,6 +119,7 @@ async fn a_dropped_call_stops_its_tools() {
     kit.seen.expect("tool dropped").await;
 }
 
+/// Shows A33.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_call_cancels_its_completion() {
     let mut kit = Kit::new();

@@ -11,6 +11,7 @@ fn by_hand() -> Kit {
     Kit::with(engine(), HostLimits::small(), VirtualClock::new(START).reach(0), "")
 }
 
+/// Shows A11, B30; trap 14.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_run_an_instance_and_one_more_afterwards() {
     let mut kit = Kit::new();
@@ -66,6 +67,7 @@ async fn a_signal_ends_a_wait_for_the_clock() {
     kit.seen.expect(&format!("a: {START}, [Signal::Cancel]")).await;
 }
 
+/// Shows B30.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_stays_until_it_is_taken_and_is_for_one_run() {
     let mut kit = by_hand();
@@ -121,6 +123,7 @@ async fn new_work_does_not_wait_for_a_time() {
     kit.seen.expect("a: began").await;
 }
 
+/// Shows A13, A31.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_and_trapped_runs_are_repeated_with_back_off() {
     let mut kit = by_hand();
@@ -158,6 +161,7 @@ async fn an_instance_that_always_fails_does_not_keep_the_host_from_settling() {
     kit.host.settled().await;
 }
 
+/// Shows trap 18.
 #[tokio::test(flavor = "multi_thread")]
 async fn fenced_is_run_again_by_the_next_sweep_only() {
     let mut kit = Kit::with(engine(), HostLimits::small(), VirtualClock::new(START), "a");
@@ -172,6 +176,7 @@ async fn fenced_is_run_again_by_the_next_sweep_only() {
     kit.seen.expect("a: began").await;
 }
 
+/// Shows A13, A28, B9.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sweep_runs_what_is_pending_and_not_running() {
     let mut kit = Kit::with(engine(), HostLimits::small(), VirtualClock::new(START), "a\nb\nc");
@@ -187,6 +192,7 @@ async fn a_sweep_runs_what_is_pending_and_not_running() {
     kit.seen.expect_nothing();
 }
 
+/// Shows A8; trap 14.
 #[tokio::test(flavor = "multi_thread")]
 async fn trapped_uncertain_and_dropped_requests_are_followed_by_a_sweep() {
     let limits = HostLimits { store_ms: 1, ..HostLimits::small() };

@@ -209,7 +209,13 @@ fn births(ports: &Ports, at: Cursor, page: &mut Page) -> Result<Cursor, Error> {
     for ((n, name), value) in (at.n..end).zip(&names).zip(read_many(ports.store, &names)?) {
         // A deleted thread leaves a hole.
         let Some(bytes) = value else { continue };
-        let place = Place { partition: p, tag: decode(name, &bytes)? };
+        // The page of the thread counts the key.
+        let mut entry = Page::default();
+        let Some(tag) = entry.value(name, &Some(bytes)) else {
+            page.findings.append(&mut entry.findings);
+            continue;
+        };
+        let place = Place { partition: p, tag };
         let from = if n == at.n { at.m } else { 0 };
         return Ok(match thread::page(ports, &place, n, from, page)? {
             Some(m) => Cursor { n, m, ..at },

@@ -297,8 +297,9 @@ impl Thread<'_> {
         let slot = keys::slot(self.place.partition, n);
         let queue = keys::queue(self.place.partition);
         let [slot_value, queue_value] = read(self.ports.store, [slot.clone(), queue.clone()])?;
-        let slot_value: Option<Slot> = decode_opt(&slot, &slot_value)?;
-        let queue: Queue = decode_opt(&queue, &queue_value)?.unwrap_or_default();
+        // Damaged ones are named where slots and queues are looked at for themselves.
+        let slot_value: Option<Slot> = decode_opt(&slot, &slot_value).unwrap_or_default();
+        let queue: Queue = decode_opt(&queue, &queue_value).unwrap_or_default().unwrap_or_default();
         let named = matches!(&slot_value, Some(Slot::Submission { id: named, .. }) if named == id);
         if !named || n < queue.first || n >= queue.next {
             page.find("I8", &slot, format!("a restart would not find submission {id} here"));

@@ -36,7 +36,8 @@ pub(crate) fn ask(turn: &mut Turn, rendered: &Rendered) -> Result<Asked, Stop> {
     if turn.context.is_none() {
         turn.context = Some(Context::load(&turn.s)?);
     }
-    let messages = turn.context.as_ref().map(Context::project).unwrap_or_default();
+    let window = turn.window;
+    let messages = turn.context.as_ref().map(|context| context.project(window)).unwrap_or_default();
     let tools = declarations(turn, rendered).iter().map(tool_json).collect::<Vec<_>>();
     let request = request(turn, rendered, messages, Value::Array(tools).to_string(), "turn");
     collect(turn, &request, true)

@@ -23,11 +23,12 @@ const TRIES: u32 = 2;
 
 /// Whether the context has outgrown the model's window.
 pub(crate) fn is_due(turn: &mut Turn, rendered: &Rendered) -> Result<bool, Stop> {
-    let Some(window) = describe(turn, rendered)? else { return Ok(false) };
+    turn.window = describe(turn, rendered)?;
+    let Some(window) = turn.window else { return Ok(false) };
     if turn.context.is_none() {
         turn.context = Some(Context::load(&turn.s)?);
     }
-    let tokens = turn.context.as_ref().map_or(0, Context::tokens);
+    let tokens = turn.context.as_ref().map_or(0, |context| context.tokens(turn.window));
     Ok(tokens > window - RESERVE_TOKENS.min(window / 3))
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn run(turn: &mut Turn, rendered: &Rendered) -> Result<Flow, Stop> {
     let size: usize = source.messages.iter().map(|(_, m)| m.plain_text().len()).sum();
     let mut why = String::new();
     for _ in 0..TRIES {
-        let mut ask = request(turn, rendered, source.project(), "[]".into(), "summary");
+        let mut ask = request(turn, rendered, source.project(turn.window), "[]".into(), "summary");
         ask.system =
             "Summarise the conversation so that it can go on from the summary alone: goals, decisions, facts, \
                       open ends, names and paths. Answer with the summary only."
@@ -132,6 +133,7 @@ mod tests {
     }
 
     /// B34: never between a call and its result.
+    /// Shows A39.
     #[test]
     fn the_cut_is_at_a_pair_boundary() {
         let mut call = text(Role::Assistant, 10);
@@ -143,6 +145,7 @@ mod tests {
         assert_eq!(cut(&messages, 10_000), Some(1));
     }
 
+    /// Shows C1.
     #[test]
     fn a_lone_message_can_not_be_cut() {
         assert_eq!(cut(&numbered(vec![text(Role::User, 500)]), 100), None);

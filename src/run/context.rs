@@ -9,7 +9,12 @@ use crate::store::{READ_MAX, read_many};
 use serde_json::{Value, json};
 
 /// Bytes of a tool result that are sent to a model at most: the rest is clipped in the projection, not in the store (C2).
-const RESULT_BYTES_MAX: usize = 400_000;
+const RESULT_BYTES_MAX: u64 = 400_000;
+
+/// What of a tool result is sent to a model with a window of so many tokens: a third of it, at four bytes a token.
+fn result_bytes(window: Option<u64>) -> usize {
+    window.map_or(RESULT_BYTES_MAX, |tokens| RESULT_BYTES_MAX.min(tokens.saturating_mul(4) / 3)) as usize
+}
 
 /// Messages that a context holds, numbered.
 pub(crate) struct Context {
@@ -52,7 +57,8 @@ impl Context {
 
     /// About how many tokens it is. The last answer's own count is used where there is one, and messages after it are
     /// estimated.
-    pub fn tokens(&self) -> u64 {
+    pub fn tokens(&self, window: Option<u64>) -> u64 {
+        let clipped = result_bytes(window) as u64 / 4;
         // Counts from before a compaction speak of the context that it replaced (B31).
         let boundary = self.messages.first().filter(|(_, m)| m.role == Role::Summary).map(|(n, _)| *n);
         let mut tokens = 0;
@@ -66,6 +72,7 @@ impl Context {
                 {
                     tokens = usage.input.unwrap_or(0) + usage.output.unwrap_or(0);
                 }
+                (Role::ToolResult, _) => tokens += message.tokens().min(clipped),
                 _ => tokens += message.tokens(),
             }
         }
@@ -74,7 +81,8 @@ impl Context {
 
     /// The JSON array that a model gets. Answers that broke off stay out with their results (B19), notices too; a
     /// summary speaks as a user.
-    pub fn project(&self) -> String {
+    pub fn project(&self, window: Option<u64>) -> String {
+        let most = result_bytes(window);
         let mut out: Vec<Value> = Vec::new();
         let mut skip_results = false;
         for (_, message) in &self.messages {
@@ -101,7 +109,7 @@ impl Context {
                     "toolCallId": message.tool_call_id,
                     "toolName": message.tool_name,
                     "isError": message.is_error.unwrap_or(false),
-                    "content": message.content.iter().map(clip).collect::<Vec<_>>(),
+                    "content": message.content.iter().map(|b| clip(b, most)).collect::<Vec<_>>(),
                 })),
             }
         }
@@ -113,10 +121,10 @@ fn read_before(ports: &Ports, session: &Session, from: u64, to: u64) -> Result<V
     Ok((from..to).zip(read_messages(ports, &session.place, from, to)?).collect())
 }
 
-fn clip(block: &Value) -> Value {
+fn clip(block: &Value, most: usize) -> Value {
     match block["text"].as_str() {
-        Some(text) if text.len() > RESULT_BYTES_MAX => {
-            let end = (0..=RESULT_BYTES_MAX).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+        Some(text) if text.len() > most => {
+            let end = (0..=most).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
             let left = text.len() - end;
             json!({"type": "text", "text": format!("{}\n[{left} more bytes are in the transcript]", &text[..end])})
         }
@@ -132,6 +140,7 @@ mod tests {
         Message::text(role, text, 0)
     }
 
+    /// Shows B19.
     #[test]
     fn what_broke_off_stays_out_of_the_context() {
         let mut failed = message(Role::Assistant, "half");
@@ -143,19 +152,23 @@ mod tests {
                 .zip([message(Role::User, "a"), failed, result, message(Role::Notice, "n"), message(Role::User, "b")])
                 .collect(),
         );
-        let sent: Value = serde_json::from_str(&context.project()).unwrap();
+        let sent: Value = serde_json::from_str(&context.project(None)).unwrap();
         let texts: Vec<&str> =
             sent.as_array().unwrap().iter().filter_map(|m| m["content"][0]["text"].as_str()).collect();
         assert_eq!(texts, ["a", "b"]);
     }
 
+    /// Shows C2.
     #[test]
     fn a_large_result_is_clipped_only_in_the_projection() {
         let text = "é".repeat(300_000);
         let context = Context::of(vec![(0, message(Role::ToolResult, &text))]);
-        let sent = context.project();
+        let sent = context.project(None);
         assert!(sent.len() < 401_000 && sent.contains("more bytes are in the transcript"));
         assert_eq!(context.messages[0].1.plain_text(), text);
+        // A small window gets less of it, and it counts for no more than what is sent.
+        assert!(context.project(Some(30_000)).len() < 41_000);
+        assert!(context.tokens(Some(30_000)) <= 10_000 && context.tokens(None) <= 100_000);
     }
 
     #[test]
@@ -164,6 +177,6 @@ mod tests {
         answer.usage = Some(crate::record::Usage { input: Some(900), output: Some(100), cost_microusd: None });
         let context =
             Context::of(vec![(0, message(Role::User, "long long")), (1, answer), (2, message(Role::User, "1234"))]);
-        assert_eq!(context.tokens(), 1_005);
+        assert_eq!(context.tokens(None), 1_005);
     }
 }

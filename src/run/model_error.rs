@@ -109,6 +109,7 @@ mod tests {
     }
 
     /// C4: words decide only where the handle gave no kind.
+    /// Shows B37.
     #[test]
     fn words_are_the_last_resort() {
         let words = |text: &str| judge(ModelError::Unknown(text.into()), 0, false, 0);

@@ -76,6 +76,7 @@ fn decide(snapshot: &Snapshot) -> (Row, Action, Vec<(u64, Effect)>, u64) {
     (plan.row, plan.action, plan.taken.into_iter().map(|t| (t.k, t.effect)).collect(), plan.seen)
 }
 
+/// Shows A3, A7, B13, B16, B38; traps 3, 18.
 #[test]
 fn the_table() {
     use Effect::{Drop, SettleQueued};
@@ -153,6 +154,7 @@ fn the_table() {
     }
 }
 
+/// Shows B16.
 #[test]
 fn no_head_is_idle_and_deletion_comes_before_all() {
     let mut snapshot = thread(head(0, 0, None), State::Queued, &["A"]);
@@ -179,6 +181,7 @@ fn what_is_late_or_out_of_tries_ends() {
 }
 
 /// Effects are bounded: a commit takes a few inputs, the rest waits for the next.
+/// Shows trap 13.
 #[test]
 fn many_inputs_are_taken_over_several_commits() {
     let cancels = ["B"; 9];

@@ -37,6 +37,8 @@ pub(crate) struct Turn<'r, 'a> {
     pub sub: Submission,
     /// The transcript from the boundary on, once read.
     pub context: Option<Context>,
+    /// Tokens of the model's window, as far as it is known.
+    pub window: Option<u64>,
     /// Results of the open batch that this run has placed.
     pub results: BTreeMap<u64, Message>,
     /// Whether some were placed that are not in `results`.
@@ -64,7 +66,21 @@ impl<'r, 'a> Turn<'r, 'a> {
         let op = s.head.op.clone().unwrap_or_else(|| fresh_op(&id));
         let looked = s.head.pos;
         let results = BTreeMap::new();
-        Self { s, op, id, sub, context: None, results, results_lost: false, opened_in: 0, agents, start, moved, looked }
+        Self {
+            s,
+            op,
+            id,
+            sub,
+            context: None,
+            window: None,
+            results,
+            results_lost: false,
+            opened_in: 0,
+            agents,
+            start,
+            moved,
+            looked,
+        }
     }
 
     /// Claims the next submission in one commit: epoch, attempt, input. Nothing that can fail comes before it (C7).

@@ -240,6 +240,7 @@ pub fn join(ports: &Ports, place: &Place, n: u64, value: Option<Bytes>) -> Resul
 mod tests {
     use super::*;
 
+    /// Shows A18; trap 23.
     #[test]
     fn a_message_is_split_over_parts_and_never_cut() {
         let place = Place { partition: 0, tag: "t".into() };

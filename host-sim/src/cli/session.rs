@@ -262,6 +262,7 @@ mod tests {
         (ended, looks)
     }
 
+    /// Shows A22.
     #[tokio::test]
     async fn the_record_decides_without_any_event() {
         let (ended, looks) = waited(&["running", "settled"]).await;

@@ -84,6 +84,7 @@ fn rest(shown: &str, reply: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// Shows A21.
     #[test]
     fn the_stored_reply_decides() {
         assert_eq!(rest("", "hello"), Some("hello".into()));

@@ -45,6 +45,7 @@ mod tests {
         Entry { life: 0, twin: false, number, instance: 0, export: "run", import, detail, fault, end: Some(end) }
     }
 
+    /// Shows trap 10.
     #[test]
     fn an_effect_waits_for_the_stores_answer() {
         let unknown = || entry(0, Import::KvCommit, End::Unknown(String::new()));

@@ -25,6 +25,7 @@ use super::start_write;
 use super::value;
 
 /// I1, at each of the flushes that a commit makes. A commit that lost its guard to it isn't answered either.
+/// Shows trap 7.
 #[tokio::test]
 async fn nothing_is_said_or_shown_before_the_flush() {
     let (disk, store) = simulated().await;
@@ -66,6 +67,7 @@ async fn a_guard_lost_within_a_batch_is_not_told_before_the_flush() {
 }
 
 /// What was acknowledged survives the loss of all that was not flushed; what is unknown is there or not.
+/// Shows A41.
 #[tokio::test]
 async fn what_was_acknowledged_survives_a_power_loss() {
     for failing in 0..=FLUSHES {

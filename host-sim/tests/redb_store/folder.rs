@@ -68,6 +68,7 @@ fn the_other_process() {
     assert!(matches!(error, OpenError::InUse { .. }), "{error:?}");
 }
 
+/// Shows A36.
 #[test]
 fn a_newer_format_is_refused_with_both_numbers_and_nothing_is_touched() {
     let dir = tempfile::tempdir().unwrap();

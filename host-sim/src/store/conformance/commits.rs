@@ -137,6 +137,7 @@ pub async fn a_foreign_partition_is_refused_whole(store: Arc<dyn Store>) {
 }
 
 /// Many commits that wait at once for one guard value: one is applied, and all others are told what it wrote.
+/// Shows B29.
 pub async fn one_of_many_commits_on_one_guard_value_wins(store: Arc<dyn Store>) {
     const TASKS: usize = 48;
     let start = Arc::new(Barrier::new(TASKS));
@@ -202,6 +203,7 @@ async fn increment(store: &dyn Store, log: &str) {
 }
 
 /// Whatever the reason of the refusal (I2).
+/// Shows A23, B28.
 pub async fn a_refused_commit_leaves_the_dump_as_it_was(store: Arc<dyn Store>) {
     commit(&*store, guard("p/0/g", None), vec![put("p/0/g", "1"), put("p/0/a", "1")]).await;
     let before = store.dump().await;

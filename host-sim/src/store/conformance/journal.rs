@@ -24,6 +24,7 @@ pub async fn an_append_is_applied_while_its_guard_holds(store: Arc<dyn Store>) {
 }
 
 /// A run that was taken over can't write the journal of its successor.
+/// Shows trap 16.
 pub async fn an_append_is_dropped_and_counted_when_its_guard_has_moved(store: Arc<dyn Store>) {
     commit(&*store, guard("p/0/j", None), vec![put("p/0/j", "2")]).await;
     let before = store.dump().await;

@@ -16,6 +16,7 @@ use crate::store::VALUE_BYTES_MAX;
 use crate::store::Write;
 
 /// The guard's write included.
+/// Shows A18.
 pub async fn a_commit_takes_64_writes_and_not_65(store: Arc<dyn Store>) {
     let writes = |count: usize| (0..count).map(|n| put(&format!("p/0/{n:02}"), "1")).collect::<Vec<_>>();
     assert_eq!(COMMIT_WRITES_MAX, 64);
@@ -39,6 +40,7 @@ pub async fn a_read_takes_256_keys_and_not_257(store: Arc<dyn Store>) {
 }
 
 /// And comes back as it was.
+/// Shows A18.
 pub async fn a_value_takes_262144_bytes_and_not_one_more(store: Arc<dyn Store>) {
     assert_eq!(VALUE_BYTES_MAX, 262_144);
     let value = |bytes: usize| (0..bytes).map(|n| (n % 251) as u8).collect::<Vec<_>>();

@@ -20,6 +20,7 @@ pub async fn values_come_in_the_order_asked_and_missing_ones_as_none(store: Arc<
 }
 
 /// A writer changes two keys together, again and again; no reader ever sees them differ, or go back.
+/// Shows trap 5.
 pub async fn a_read_is_one_snapshot(store: Arc<dyn Store>) {
     const FLIPS: u32 = 100;
     commit(&*store, guard("p/0/a", None), vec![put("p/0/a", "0"), put("p/0/b", "0")]).await;
