@@ -1,6 +1,6 @@
 //! What a component without std needs, and the default component: its agents are data.
 //!
-//! Linking `c` brings `memcmp` and friends with the allocator; nothing of it imports WASI (docs/size.md).
+//! Linking `c` brings `memcmp` and friends with the allocator; nothing of it imports WASI (ARCHITECTURE.md, Numbers).
 
 use crate::agent::DataAgents;
 use crate::prelude::*;
