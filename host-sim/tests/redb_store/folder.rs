@@ -69,6 +69,23 @@ fn the_other_process() {
 }
 
 /// Shows A36.
+/// A process that is killed while it makes the database leaves half of one: under another name, so that the next one makes
+/// its own.
+#[tokio::test]
+async fn what_a_killed_process_left_of_a_new_database_is_no_hindrance() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("FORMAT"), "{\"version\":1}\n").unwrap();
+    for pid in [std::process::id(), std::process::id() + 1] {
+        fs::write(dir.path().join(format!("writ.redb.{pid}.new")), [0_u8; 4096]).unwrap();
+    }
+    let store = RedbStore::open(dir.path()).unwrap();
+    let guard = Guard { key: "p/0/g".to_owned(), expect: None };
+    assert_eq!(store.commit(guard, vec![put("p/0/g", "1")]).await, Ok(Outcome::Committed));
+    let mut names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["FORMAT", "writ.redb"], "nothing else is left");
+}
+
 #[test]
 fn a_newer_format_is_refused_with_both_numbers_and_nothing_is_touched() {
     let dir = tempfile::tempdir().unwrap();

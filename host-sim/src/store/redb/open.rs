@@ -107,13 +107,55 @@ pub(super) fn folder(dir: &Path) -> Result<Opener, OpenError> {
     let mut first = true;
     Ok(Box::new(move || {
         let place = dir.join(DATABASE_FILE);
-        let opened = if first { builder(CACHE_BYTES).create(&place) } else { builder(CACHE_BYTES).open(&place) };
-        let database = with_table(opened.map_err(|error| database_error(error, &place))?, &place)?;
+        let made = if first { make(&dir, &place)? } else { None };
+        let database = match made {
+            Some(database) => database,
+            None => {
+                let opened = builder(CACHE_BYTES).open(&place).map_err(|error| database_error(error, &place))?;
+                with_table(opened, &place)?
+            }
+        };
+        if first {
+            remove_drafts(&dir);
+        }
         // The file's entry in the folder must be as durable as its content.
         sync_folder(&dir)?;
         first = false;
         Ok(database)
     }))
+}
+
+/// Makes the database if there is none: under a name of this process's own, and given its place only when it is whole,
+/// so that who is killed here leaves no half of one. `None`: there is one, perhaps just made by another process.
+fn make(dir: &Path, place: &Path) -> Result<Option<Database>, OpenError> {
+    if place.try_exists().map_err(|error| io_error(error, place))? {
+        return Ok(None);
+    }
+    let draft = dir.join(format!("{DATABASE_FILE}.{}.new", std::process::id()));
+    // One that a killed process of the same number has left.
+    let _ = fs::remove_file(&draft);
+    let created = builder(CACHE_BYTES).create(&draft).map_err(|error| database_error(error, &draft))?;
+    let database = with_table(created, &draft)?;
+    // Unlike a rename this never replaces what another process has made meanwhile.
+    let placed = fs::hard_link(&draft, place);
+    let _ = fs::remove_file(&draft);
+    match placed {
+        Ok(()) => Ok(Some(database)),
+        // Another process was first: its database is there, or our draft was tidied away by it.
+        Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => Ok(None),
+        Err(error) => Err(io_error(error, place)),
+    }
+}
+
+/// Removes what killed processes have left of databases that they were making. Who holds the database may: nobody else's
+/// draft will get its place any more.
+fn remove_drafts(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if name.to_str().is_some_and(|n| n.starts_with(DATABASE_FILE) && n.ends_with(".new")) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// An opener for storage of the caller's own.
