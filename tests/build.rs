@@ -1,7 +1,7 @@
 //! Builds the components of `examples/` once for the tests, and exports their paths: `WRIT_TRIAGE` and so on.
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[path = "../host-sim/build/guest.rs"]
@@ -30,31 +30,36 @@ fn components() -> Result<(), String> {
         println!("cargo:rerun-if-changed={}", root.join(input).display());
     }
     guest::require_target()?;
-    // A folder of its own: the outer cargo holds the lock of the other.
-    let target_dir = Path::new(&guest::var("OUT_DIR")?).join("components");
+    let packages = EXAMPLES.map(|(package, _)| package);
+    build(&root, &packages, &[])?;
+    for (package, variable) in EXAMPLES {
+        keep(package, package, variable)?;
+    }
+    // One of them once more, with a runtime that can be broken on purpose (`tests/mutations.rs`).
+    build(&root, &["mailer"], &["--features", "mutations"])?;
+    keep("mailer", "broken", "WRIT_BROKEN")
+}
+
+fn build(root: &Path, packages: &[&str], more: &[&str]) -> Result<(), String> {
     let mut cargo = guest::cargo()?;
     cargo.args(["build", "--release", "--target", guest::TARGET]).arg("--manifest-path").arg(root.join("Cargo.toml"));
-    for (package, _) in EXAMPLES {
+    for package in packages {
         cargo.args(["--package", package]);
     }
-    cargo.env("CARGO_TARGET_DIR", &target_dir);
-    guest::run(&mut cargo, "the example components could not be built; see the errors above")?;
-    broken(&root, &target_dir)?;
-    for (package, variable) in EXAMPLES {
-        let file = target_dir.join(guest::TARGET).join("release").join(format!("{package}.wasm"));
-        println!("cargo:rustc-env={variable}={}", file.display());
-    }
+    cargo.args(more).env("CARGO_TARGET_DIR", target_dir()?);
+    guest::run(&mut cargo, "the example components could not be built; see the errors above")
+}
+
+/// Takes what was built out of the way of the next build, and exports its path.
+fn keep(package: &str, name: &str, variable: &str) -> Result<(), String> {
+    let built = target_dir()?.join(guest::TARGET).join("release").join(format!("{package}.wasm"));
+    let kept = Path::new(&guest::var("OUT_DIR")?).join(format!("{name}.wasm"));
+    std::fs::copy(&built, &kept).map_err(|error| format!("{}: {error}", built.display()))?;
+    println!("cargo:rustc-env={variable}={}", kept.display());
     Ok(())
 }
 
-/// One of them once more, with a runtime that can be broken on purpose: `WRIT_BROKEN`.
-fn broken(root: &Path, target_dir: &Path) -> Result<(), String> {
-    let target_dir = target_dir.join("broken");
-    let mut cargo = guest::cargo()?;
-    cargo.args(["build", "--release", "--target", guest::TARGET, "--package", "mailer", "--features", "mutations"]);
-    cargo.arg("--manifest-path").arg(root.join("Cargo.toml")).env("CARGO_TARGET_DIR", &target_dir);
-    guest::run(&mut cargo, "the broken component could not be built; see the errors above")?;
-    let file = target_dir.join(guest::TARGET).join("release").join("mailer.wasm");
-    println!("cargo:rustc-env=WRIT_BROKEN={}", file.display());
-    Ok(())
+/// A folder of its own: the outer cargo holds the lock of the other.
+fn target_dir() -> Result<PathBuf, String> {
+    Ok(Path::new(&guest::var("OUT_DIR")?).join("components"))
 }
