@@ -18,7 +18,7 @@ pub struct RulesStore {
 
 #[derive(Default)]
 struct State {
-    guards: HashSet<(String, Value)>,
+    nonces: HashSet<String>,
     broken: Vec<String>,
 }
 
@@ -208,8 +208,10 @@ impl Store for RulesStore {
             let guards = writes.into_iter().filter(|w| w.key == guard.key || kind(&w.key).0 == Kind::Head);
             for write in guards {
                 let Some(value) = write.value else { continue };
-                if !state.guards.insert((write.key.clone(), value)) {
-                    state.broken.push(format!("R4: {} holds a value for the second time", write.key));
+                // The fresh part is the nonce: the rest of a guard's value may come back.
+                let nonce = serde_json::from_slice::<serde_json::Value>(&value).ok().map(|v| v["nonce"].to_string());
+                if nonce.is_none_or(|nonce| !state.nonces.insert(nonce)) {
+                    state.broken.push(format!("R4: {} was written without a fresh nonce", write.key));
                 }
             }
         }
