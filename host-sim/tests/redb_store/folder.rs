@@ -68,7 +68,6 @@ fn the_other_process() {
     assert!(matches!(error, OpenError::InUse { .. }), "{error:?}");
 }
 
-/// Shows A36.
 /// A process that is killed while it makes the database leaves half of one: under another name, so that the next one makes
 /// its own.
 #[tokio::test]
@@ -86,6 +85,7 @@ async fn what_a_killed_process_left_of_a_new_database_is_no_hindrance() {
     assert_eq!(names, ["FORMAT", "writ.redb"], "nothing else is left");
 }
 
+/// Shows A36.
 #[test]
 fn a_newer_format_is_refused_with_both_numbers_and_nothing_is_touched() {
     let dir = tempfile::tempdir().unwrap();
