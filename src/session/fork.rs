@@ -9,8 +9,8 @@ use crate::keys;
 use crate::ports::{Bytes, Ports, Write};
 use crate::prelude::*;
 use crate::record::*;
-use crate::run::CALLS_MAX;
-use crate::session::message::{Message, Role, join, read_messages};
+use crate::run::{CALLS_MAX, settled};
+use crate::session::message::{Message, PART_BYTES, Role, join, read_messages};
 use crate::session::{Session, settle_writes};
 use crate::store::{Stop, read_format, read_many};
 use serde_json::json;
@@ -141,13 +141,8 @@ pub(crate) fn advance(
         return;
     }
     session.head.stage = Stage::Live;
-    let now = session.ports.clock.now();
-    let settled = Submission {
-        state: State::Settled,
-        outcome: Some(Outcome::Completed { message: None, result: None }),
-        settled: Some(now),
-        ..record.clone()
-    };
+    let outcome = Outcome::Completed { message: None, result: None };
+    let settled = settled(record, outcome, session.ports.clock.now());
     settle_writes(&staged.id, &settled, moved, session.place.partition, writes);
 }
 
@@ -210,7 +205,7 @@ fn prefix(messages: &[Message], most: usize, writes_max: usize, bytes_max: usize
     let fitting = messages.iter().take(most).take_while(|m| {
         let size = encode(m).len();
         bytes += size;
-        writes += 1 + if size > 240 * 1024 { size / (240 * 1024) + 1 } else { 0 };
+        writes += 1 + if size > PART_BYTES { size / PART_BYTES + 1 } else { 0 };
         writes <= writes_max && bytes <= bytes_max
     });
     fitting.cloned().collect()

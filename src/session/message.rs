@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Largest piece of a message in one value: the store's limit, with room to spare.
-const PART_BYTES: usize = 240 * 1024;
+pub(crate) const PART_BYTES: usize = 240 * 1024;
 
 /// Most parts of a message: 1.9 MiB, so that a commit of two of them fits.
 pub const PARTS_MAX: usize = 8;
