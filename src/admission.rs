@@ -283,6 +283,8 @@ impl Admission<'_> {
                 pos: if self.kind == Kind::Run { k } else { k + 1 },
                 seen: k,
                 jupto: queue.jfloor,
+                jused: queue.jfloor,
+                jfrom: queue.jfloor,
                 boundary: birth.boundary,
                 usage: Spent::default(),
                 state: birth.state,

@@ -1,35 +1,225 @@
-//! Streams: the frames of a thread after a number. A frame is a message; its number is the message's plus one.
+//! Streams: a thread's journal after a number, whole or for one submission.
 //!
-//! Deltas reach live viewers by `events.publish`; the journal that keeps them has its room in the head and its keys.
+//! What viewers see live and what they see later is read here, from the store: the same numbers, the same events.
 
-use crate::error::{Problem, Refusal};
+use crate::error::{Error, Problem, Refusal};
 use crate::id::Place;
+use crate::journal::span;
+use crate::keys::{self, RING};
 use crate::ports::Ports;
 use crate::prelude::*;
-use crate::record::{Head, Stage, decode_opt};
-use crate::session::message::read_messages;
-use crate::store::read;
-use serde_json::json;
+use crate::record::{Event, Head, Inbox, Stage, Submission, decode, decode_opt};
+use crate::session::{message::read_messages, settled_event};
+use crate::store::{read, read_many};
+use serde_json::{Value, json};
 
-/// Frames of one page.
-const PAGE: u64 = 64;
+/// Slots of one read.
+const CHUNK: u64 = 100;
 
-/// Frames of a thread (`feed` is the instance's name) after a number; whether the thread is at rest and has no more.
-pub fn follow(ports: &Ports, feed: &str, after: u64) -> Result<(Vec<(u64, String)>, bool), Refusal> {
-    let place = Place::parse(feed).ok_or_else(Problem::not_found)?;
-    let [head] = read(ports.store, [place.head()])?;
-    let head: Head = decode_opt(&place.head(), &head)?.ok_or_else(Problem::not_found)?;
-    if head.stage != Stage::Live {
-        return Err(Problem::not_found().into());
+/// Frames of one page at most, as `wit/runtime.wit` says.
+const FRAMES_MAX: usize = 256;
+
+/// Bytes of events of one page, about: a page ends early rather than grow beyond it.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// What to follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feed {
+    /// The thread.
+    pub place: Place,
+    /// Of it.
+    pub what: What,
+}
+
+/// What of a thread to follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// All of it, for as long as the thread lives.
+    Thread,
+    /// What concerns a submission, up to its outcome.
+    Submission(String),
+    /// No frames: it ends when the submission has its outcome.
+    Outcome(String),
+}
+
+impl Feed {
+    /// Its name towards the host.
+    pub fn name(&self) -> String {
+        let instance = self.place.head();
+        match &self.what {
+            What::Thread => instance,
+            What::Submission(id) => format!("{instance}?{id}"),
+            What::Outcome(id) => format!("{instance}!{id}"),
+        }
     }
-    let end = head.count.min(after.saturating_add(PAGE));
-    let messages = read_messages(ports, &place, after.min(end), end)?;
-    let frames = (after..)
-        .zip(messages)
-        .map(|(n, message)| {
-            let event = json!({"type": "message", "number": n, "message": message});
-            (n + 1, event.to_string())
-        })
-        .collect();
-    Ok((frames, end == head.count && head.op.is_none()))
+
+    /// The feed of a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        let (instance, what) = match name.find(['?', '!']) {
+            None => (name, What::Thread),
+            Some(at) => {
+                let id = name[at + 1..].to_owned();
+                (&name[..at], if name[at..].starts_with('?') { What::Submission(id) } else { What::Outcome(id) })
+            }
+        };
+        Some(Self { place: Place::parse(instance)?, what })
+    }
+
+    fn shows(&self, event: &Value) -> bool {
+        match &self.what {
+            What::Thread => true,
+            What::Submission(id) | What::Outcome(id) => event["submission"] == id.as_str(),
+        }
+    }
+}
+
+/// Events after a number.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// Numbers and events.
+    pub frames: Vec<(u64, Value)>,
+    /// Nothing will follow.
+    pub end: bool,
+    /// The first number that may still be there.
+    pub first: u64,
+    /// The last number that may have been used.
+    pub last: u64,
+}
+
+/// A page of a feed after a number. What is missing is an event of its own, `gap`, with the place in the transcript from
+/// which to read again; what is missing behind the newest event may still come.
+pub fn follow(ports: &Ports, feed: &Feed, after: u64) -> Result<Page, Refusal> {
+    if let What::Outcome(id) = &feed.what {
+        let [record] = read(ports.store, [keys::sub(id)])?;
+        let record: Option<Submission> = decode_opt(&keys::sub(id), &record)?;
+        return Ok(Page { end: record.is_none_or(|r| r.is_settled()), ..Page::default() });
+    }
+    let mut page = Page::default();
+    let (mut at, mut size, mut lost) = (after, 0, None);
+    for _ in 0..=RING / CHUNK {
+        let chunk = Chunk::read(ports, feed, at)?;
+        let (low, high) = chunk.span;
+        (page.first, page.last) = (low + 1, high);
+        if at < low {
+            lost = lost.or(Some(at + 1));
+            at = low;
+        }
+        while at < high && at < chunk.end {
+            at += 1;
+            let Some(event) = chunk.events.get(&at) else {
+                lost = lost.or(Some(at));
+                continue;
+            };
+            if let Some(from) = lost.take() {
+                let gap = json!({"type": "gap", "from": from, "to": at - 1, "messages": event.at});
+                page.frames.push((at - 1, gap));
+            }
+            if !feed.shows(&event.event) {
+                continue;
+            }
+            let shown = whole(ports, &feed.place, &event.event)?;
+            size += shown.to_string().len();
+            let ends = feed.what != What::Thread && shown["type"] == "settled";
+            page.frames.push((at, shown));
+            if ends {
+                page.end = true;
+                return Ok(page);
+            }
+            if size > PAGE_BYTES || page.frames.len() + 2 > FRAMES_MAX {
+                return Ok(page);
+            }
+        }
+        if at >= high {
+            // The outcome is a fact of the record: it is told even when the journal has forgotten it.
+            if let Some(settled) = chunk.settled {
+                page.frames.push((high.max(after), settled));
+                page.end = true;
+            }
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// One snapshot of the head, of slots after a number, and of the outcome that ends the feed.
+struct Chunk {
+    /// Above the first of the pair, up to the second, something may be there.
+    span: (u64, u64),
+    /// The last number that was asked for.
+    end: u64,
+    events: BTreeMap<u64, Event>,
+    settled: Option<Value>,
+}
+
+impl Chunk {
+    fn read(ports: &Ports, feed: &Feed, after: u64) -> Result<Self, Refusal> {
+        let place = &feed.place;
+        // Where the ring begins is not known before the head is read; a far cursor costs a second read.
+        let mut from = after;
+        loop {
+            let end = from.saturating_add(CHUNK);
+            let mut wanted = vec![place.head(), place.inbox()];
+            wanted.extend((from..end).map(|n| place.ring(n + 1)));
+            if let What::Submission(id) = &feed.what {
+                wanted.push(keys::sub(id));
+            }
+            let mut values = read_many(ports.store, &wanted)?;
+            let settled = match &feed.what {
+                What::Submission(id) => {
+                    let record: Option<Submission> = decode_opt(&keys::sub(id), &values.pop().flatten())?;
+                    match record {
+                        None => Some(json!({"type": "gone", "submission": id})),
+                        Some(record) => record.is_settled().then(|| settled_event(id, &record)),
+                    }
+                }
+                _ => None,
+            };
+            let head: Option<Head> = decode_opt(&wanted[0], &values[0])?;
+            let inbox: Inbox = decode_opt(&wanted[1], &values[1])?.unwrap_or_default();
+            let live = head.filter(|h| h.stage == Stage::Live && inbox.closed.is_none());
+            let Some(head) = live else {
+                // A copy that is not published, or a thread that goes: there is nothing but the outcome.
+                return match feed.what {
+                    What::Thread => Err(Problem::not_found().into()),
+                    _ => Ok(Self { span: (after, after), end: after, events: BTreeMap::new(), settled }),
+                };
+            };
+            let span = span(&head);
+            if from < span.0 {
+                from = span.0;
+                continue;
+            }
+            let mut events = BTreeMap::new();
+            for ((n, key), value) in (from + 1..).zip(&wanted[2..]).zip(values.into_iter().skip(2)) {
+                let event: Option<Event> = value.map(|bytes| decode(key, &bytes)).transpose()?;
+                if let Some(event) = event.filter(|e| e.n == n && e.born == head.born && n <= span.1) {
+                    events.insert(n, event);
+                }
+            }
+            return Ok(Self { span, end, events, settled });
+        }
+    }
+}
+
+/// An event with the messages that it names, as far as they fit a page.
+fn whole(ports: &Ports, place: &Place, event: &Value) -> Result<Value, Error> {
+    if event["type"] != "messages" {
+        return Ok(event.clone());
+    }
+    let numbers: Vec<u64> = event["numbers"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    let mut messages = Vec::new();
+    let mut size = 0;
+    for n in numbers {
+        let mut shown = json!({"number": n});
+        if size < PAGE_BYTES
+            && let Some(message) = read_messages(ports, place, n, n + 1)?.pop()
+        {
+            let message = serde_json::to_value(&message).unwrap_or_default();
+            size += message.to_string().len();
+            shown["role"] = message["role"].clone();
+            shown["message"] = message;
+        }
+        messages.push(shown);
+    }
+    Ok(json!({"type": "messages", "submission": event["submission"], "messages": messages}))
 }

@@ -44,7 +44,7 @@ impl Address {
 }
 
 /// Where a thread's keys are: its partition and its tag.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The partition's number.
     pub partition: u8,

@@ -17,6 +17,7 @@ extern crate self as writ;
 pub mod admission;
 pub mod agent;
 pub mod audit;
+mod auth;
 pub mod canon;
 #[cfg(target_family = "wasm")]
 pub mod component;
@@ -26,6 +27,7 @@ pub mod explain;
 pub mod faces;
 pub mod follow;
 pub mod id;
+pub mod journal;
 pub mod keys;
 mod mutation;
 pub mod ports;

@@ -53,6 +53,10 @@ pub trait Store {
     fn get_many(&self, keys: &[String]) -> Result<Vec<Option<Bytes>>, StoreError>;
     /// One atomic, flushed commit.
     fn commit(&self, guard: &Guard, writes: &[Write]) -> Result<Outcome, StoreError>;
+    /// Queues journal writes: applied before a later commit while the guard holds, else lost. Never waits.
+    fn append_later(&self, guard: &Guard, writes: &[Write]);
+    /// Waits for what was queued; how many appends were lost.
+    fn flush(&self) -> u32;
 }
 
 /// A request for a completion; JSON where it is text.
@@ -235,8 +239,8 @@ pub trait Clock {
 pub trait Host {
     /// Takes the pending signals; whether there was one.
     fn poll(&self) -> bool;
-    /// Shows an event to live viewers.
-    fn publish(&self, thread: &str, event: String);
+    /// Tells live viewers of an event of the journal.
+    fn publish(&self, thread: &str, number: u64, event: String);
     /// A setting's JSON text.
     fn setting(&self, name: &str) -> Option<String>;
     /// What of a value doesn't fit a schema, as `path: message`; an error if the schema is no good.

@@ -13,7 +13,7 @@ impl Host for FakeHost {
     fn poll(&self) -> bool {
         false
     }
-    fn publish(&self, _: &str, _: String) {}
+    fn publish(&self, _: &str, _: u64, _: String) {}
     fn setting(&self, name: &str) -> Option<String> {
         self.settings.get(name).cloned()
     }

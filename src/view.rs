@@ -121,6 +121,7 @@ pub fn thread(head: &Head, inbox: &Inbox) -> Value {
         "submissions": inbox.next,
         "epoch": head.epoch,
         "boundary": head.boundary,
+        "journal": head.jused,
         "usage": head.usage,
         "state": head.state,
         "operation": op,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use writ::faces::{Request, thread};
+use writ::faces::{self, Request};
 use writ_tests::OWNER;
 use writ_tests::sim::{Sim, agents, submit};
 
@@ -77,8 +77,8 @@ fn read_all(map: &Map, instance: &str, id: &str) -> String {
                 body: Vec::new(),
                 principal: Some(OWNER.into()),
             };
-            let response = thread::respond(ports, &agents(), &request);
-            said.push(String::from_utf8_lossy(&response.body).into_owned());
+            let response = faces::respond(ports, &agents(), &request);
+            said.push(String::from_utf8_lossy(response.body.bytes()).into_owned());
         }
         let pending = writ::queue::pending(&ports, None);
         said.push(pending.err().map(|e| format!("{e:?}")).unwrap_or_default());

@@ -258,7 +258,7 @@ fn bad_requests() -> Vec<Bad> {
         ("key with an accent", keyed("clé".into()), 422, "invalid", Some("idempotency-key")),
         ("key with a space", keyed("a b".into()), 422, "invalid", Some("idempotency-key")),
         ("empty key", keyed(String::new()), 422, "invalid", Some("idempotency-key")),
-        ("nobody asks", Request::post("/v1/agents/helper/threads/t/submissions", &hi), 401, "unauthenticated", None),
+        ("nobody asks", Request::post("/v1/agents/helper/threads/t/submissions", &hi), 503, "no-client-token", None),
         ("a principal without realm", named("helper", "t").principal("ada"), 401, "bad-principal", None),
         ("a principal of three", named("helper", "t").principal("a/b/c"), 401, "bad-principal", None),
         ("an empty subject", named("helper", "t").principal("a/"), 401, "bad-principal", None),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use writ::faces::{Request, thread};
+use writ::faces::{self, Request};
 use writ::run::RunOutcome;
 use writ_tests::OWNER;
 use writ_tests::sim::{Sim, agents};
@@ -91,8 +91,8 @@ impl World {
             body: body.to_string().into_bytes(),
             principal: Some(OWNER.into()),
         };
-        let response = self.sim.free(|ports| thread::respond(ports, &agents(), &request));
-        (response.status, serde_json::from_slice(&response.body).expect("JSON"))
+        let response = self.sim.free(|ports| faces::respond(ports, &agents(), &request));
+        (response.status, serde_json::from_slice(response.body.bytes()).expect("JSON"))
     }
 
     fn path(thread: usize, rest: &str) -> String {

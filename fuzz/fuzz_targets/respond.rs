@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use writ::faces::{Request, thread};
+use writ::faces::{self, Request};
 use writ_sim::{Map, OWNER, Sim, agents, submit};
 
 fn prepared() -> &'static Map {
@@ -54,9 +54,9 @@ fuzz_target!(|data: &[u8]| {
         principal: Some(OWNER.to_owned()),
     };
     let sim = Sim::of(prepared());
-    let response = sim.free(|ports| thread::respond(ports, &agents(), &request));
+    let response = sim.free(|ports| faces::respond(ports, &agents(), &request));
     assert!((200..600).contains(&response.status));
-    assert!(response.status < 500, "{}", String::from_utf8_lossy(&response.body));
+    assert!(response.status < 500, "{}", String::from_utf8_lossy(response.body.bytes()));
     if response.status >= 400 {
         assert_eq!(&sim.map(), prepared(), "a refused request changed the store");
     }

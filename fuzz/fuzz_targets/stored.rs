@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use writ::faces::{Request, thread};
+use writ::faces::{self, Request};
 use writ_sim::{Map, OWNER, Sim, agents, submit};
 
 fn prepared() -> &'static (Map, String) {
@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
         for path in [format!("/v1/submissions/{id}/explain"), format!("{threads}/messages"), "/v1/threads".into()] {
             let (headers, body, principal) = (Vec::new(), Vec::new(), Some(OWNER.to_owned()));
             let request = Request { method: "GET".into(), path, headers, body, principal };
-            thread::respond(ports, &agents(), &request);
+            faces::respond(ports, &agents(), &request);
         }
         let _ = writ::queue::pending(&ports, None);
     });

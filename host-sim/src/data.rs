@@ -47,13 +47,35 @@ impl Request {
     }
 }
 
+/// Frames to come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tail {
+    /// What [`crate::host::Host::follow`] reads.
+    pub feed: String,
+    /// After which number.
+    pub after: u64,
+    /// A publication for this thread means that there may be new frames.
+    pub thread: String,
+}
+
 /// The body of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// The whole of it.
     Bytes(Vec<u8>),
-    /// A feed, to be read by [`crate::host::Host::follow`] from its beginning.
-    Stream(String),
+    /// The frames of a feed, until it ends.
+    Stream(Tail),
+}
+
+/// A wish to be answered later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// To be followed, not shown, until it ends.
+    pub tail: Tail,
+    /// How long at most, in milliseconds.
+    pub ms: u32,
+    /// The path whose `GET` then gives the answer, asked with the headers and the principal of the request.
+    pub then: String,
 }
 
 /// An answer.
@@ -67,6 +89,8 @@ pub struct Response {
     pub body: Body,
     /// Instances that must be run now. [`crate::host::Host::respond`] has already handed them to the scheduler.
     pub work: Vec<Work>,
+    /// What to wait for before the caller is answered; this answer is for when the time passes first.
+    pub wait: Option<Wait>,
 }
 
 impl Response {
@@ -125,6 +149,15 @@ pub enum RunOutcome {
     Fenced,
     /// It could not go on; what was accepted is safe.
     Failed(RuntimeError),
+}
+
+/// What a run leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunReport {
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// Other instances that must be run now.
+    pub work: Vec<Work>,
 }
 
 /// Why an export could not do its work. The text is for people.
@@ -240,6 +273,8 @@ impl AuditReport {
 pub struct Published {
     /// The thread.
     pub thread: String,
+    /// Its number in the thread's journal.
+    pub number: u64,
     /// JSON text.
     pub event: String,
 }

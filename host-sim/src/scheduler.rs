@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use self::instances::{Instances, Next, Ticket};
 use self::sweeper::Sweeper;
 use crate::clock::Clock;
-use crate::data::{Level, LogLine, PendingPage, RunOutcome, Work};
+use crate::data::{Level, LogLine, PendingPage, RunOutcome, RunReport, Work};
 use crate::engine::guard::caught;
 use crate::engine::{Handles, Signals};
 use crate::error::HostError;
@@ -26,7 +26,7 @@ use crate::limits::HostLimits;
 #[async_trait]
 pub(crate) trait Runner: Send + Sync + 'static {
     /// Drives one instance.
-    async fn run(&self, work: Work, signals: Arc<Signals>) -> Result<RunOutcome, HostError>;
+    async fn run(&self, work: Work, signals: Arc<Signals>) -> Result<RunReport, HostError>;
     /// A page of what a restart must run.
     async fn pending(&self, page: Option<String>) -> Result<PendingPage, HostError>;
 }
@@ -136,8 +136,12 @@ async fn drive(place: Place, mut work: Work) {
             return;
         };
         let instance = work.instance.clone();
-        let outcome = caught(inner.runner.run(work, signals)).await.unwrap_or_else(|text| {
+        let report = caught(inner.runner.run(work, signals)).await.unwrap_or_else(|text| {
             Err(HostError::Trapped { export: "run", reason: "the host panicked".into(), panic: Some(text) })
+        });
+        let outcome = report.map(|RunReport { outcome, work }| {
+            work.into_iter().for_each(|work| Scheduler(inner.clone()).submit(work));
+            outcome
         });
         inner.tell(&instance, &outcome);
         let next = inner.lock().instances.ended(&place.ticket, &outcome, inner.clock.now(), &inner.limits);

@@ -5,7 +5,7 @@ mod kit;
 use std::sync::atomic::Ordering;
 
 use host_sim::clock::VirtualClock;
-use host_sim::data::{Body, Level, Request, RuntimeError};
+use host_sim::data::{Body, Level, Request, RuntimeError, Tail};
 use host_sim::engine::{ComponentSource, Engine, EngineError};
 use host_sim::error::HostError;
 use host_sim::limits::HostLimits;
@@ -34,7 +34,7 @@ async fn a_request_and_its_answer_pass_unchanged() {
     assert_eq!(response.header("content-type"), Some("application/json"));
 
     let response = kit.ask("stream", "").await.unwrap();
-    assert_eq!(response.body, Body::Stream("feed".into()));
+    assert_eq!(response.body, Body::Stream(Tail { feed: "feed".into(), after: 7, thread: "thread".into() }));
     let page = kit.host.follow("feed", 7).await.unwrap();
     assert_eq!((page.frames[0].number, page.end), (8, true));
     let missing = kit.host.follow("other", 0).await;

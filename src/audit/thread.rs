@@ -1,8 +1,9 @@
-//! The audit of one thread: its messages, then its inbox and the submissions that this names.
+//! The audit of one thread: its messages, then its inbox and the submissions that this names, then its journal.
 
 use super::{PAGE, Page};
 use crate::error::Error;
 use crate::id::Place;
+use crate::journal;
 use crate::keys::{self, List};
 use crate::ports::{Bytes, Ports};
 use crate::prelude::*;
@@ -13,6 +14,9 @@ use crate::store::{read, read_many};
 
 /// Messages of one page; an open batch at its end is left to the next.
 const MESSAGES: u64 = 200;
+
+/// Numbers of the journal of one page.
+const RING_PAGE: u64 = 200;
 
 /// How often a thread that changes meanwhile is looked at again.
 const TRIES: u32 = 4;
@@ -26,7 +30,7 @@ struct Thread<'a> {
     reserved: u64,
 }
 
-/// One page: `from` counts messages, then inbox entries. Returns where to go on in this thread. A finding counts only if
+/// One page: `from` counts messages, then inbox entries, then numbers of the journal. Returns where to go on in this thread. A finding counts only if
 /// the guards are the same after reading as before (trap 33).
 pub(super) fn page(ports: &Ports, place: &Place, birth: u64, from: u64, page: &mut Page) -> Result<Option<u64>, Error> {
     let guards = [place.head(), keys::queue(place.partition)];
@@ -79,12 +83,22 @@ fn look(ports: &Ports, place: &Place, birth: u64, from: u64, page: &mut Page) ->
     }
     if from < thread.reserved {
         let next = thread.messages(from, page)?;
-        return Ok((next < thread.reserved || thread.inbox.next > 0).then_some(next));
+        return Ok(Some(next));
     }
-    let k = from - thread.reserved;
-    let end = thread.inbox.next.min(k + PAGE / 2);
-    thread.entries(k, end, page)?;
-    Ok((end < thread.inbox.next).then_some(thread.reserved + end))
+    let entries = thread.reserved + thread.inbox.next;
+    if from < entries {
+        let k = from - thread.reserved;
+        let end = thread.inbox.next.min(k + PAGE / 2);
+        thread.entries(k, end, page)?;
+        if end < thread.inbox.next {
+            return Ok(Some(thread.reserved + end));
+        }
+    }
+    let at = from.max(entries) - entries;
+    let (low, high) = journal::span(&thread.head);
+    let end = (high - low).min(at + RING_PAGE);
+    thread.ring(low + at, low + end, page)?;
+    Ok((low + end < high).then_some(entries + end))
 }
 
 impl Thread<'_> {
@@ -247,6 +261,20 @@ impl Thread<'_> {
                 }
                 Some(Entry::Cancel(_)) => {}
                 None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Slots of the journal above a number up to another: each holds a number of its own (I12).
+    fn ring(&self, low: u64, high: u64, page: &mut Page) -> Result<(), Error> {
+        let names: Vec<String> = (low + 1..=high).map(|n| self.place.ring(n)).collect();
+        let values = read_many(self.ports.store, &names)?;
+        for (n, (name, value)) in (low + 1..=high).zip(names.iter().zip(values)) {
+            let Some(event) = page.value::<Event>(name, &value) else { continue };
+            let fits = event.n % keys::RING == n % keys::RING && event.n <= self.head.jupto;
+            if !fits || event.n <= self.head.jfrom || event.born != self.head.born {
+                page.find("I12", name, format!("holds event {}, which was never its to hold", event.n));
             }
         }
         Ok(())

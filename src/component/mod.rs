@@ -26,12 +26,14 @@ pub use wit_bindgen::rt as bindings_runtime;
 
 use crate::agent::Agents;
 use crate::error::{Error, Refusal};
+use crate::follow::Feed;
 use crate::prelude::*;
 use crate::run::RunOutcome;
 use crate::{audit, faces, follow, queue, run};
 use bindings::exports::writ::runtime::runtime as wit;
 use bindings::writ::runtime::control::Signal;
 use ports::with_ports;
+use serde_json::Value;
 
 /// A component: its agents. [`crate::export!`] implements it.
 pub trait Exported {
@@ -50,24 +52,29 @@ impl<T: Exported> wit::Guest for T {
             body: request.body,
             principal: request.principal,
         };
-        let response = with_ports(|ports| Ok(faces::thread::respond(ports, &T::AGENTS, &request)))
+        let response = with_ports(|ports| Ok(faces::respond(ports, &T::AGENTS, &request)))
             .unwrap_or_else(|e| faces::Response::refusal(Refusal::Error(e)));
         wit::Response {
             status: response.status,
             headers: response.headers,
-            body: wit::Body::Bytes(response.body),
+            body: match response.body {
+                faces::Body::Bytes(bytes) => wit::Body::Bytes(bytes),
+                faces::Body::Stream(stream) => wit::Body::Stream(tail(stream)),
+            },
             work: response.work.into_iter().map(work).collect(),
+            wait: response.wait.map(|w| wit::Wait { tail: tail(w.tail), ms: w.ms, then: w.then }),
         }
     }
 
-    fn run(work: wit::Work) -> wit::RunOutcome {
+    fn run(work: wit::Work) -> wit::RunReport {
         let outcome = with_ports(|ports| Ok(run::drive(ports, &T::AGENTS, &work.instance, work.submission.as_deref())));
-        match outcome.unwrap_or_else(RunOutcome::Failed) {
+        let outcome = match outcome.unwrap_or_else(RunOutcome::Failed) {
             RunOutcome::Idle => wit::RunOutcome::Idle,
             RunOutcome::Later(at) => wit::RunOutcome::Later(at),
             RunOutcome::Fenced => wit::RunOutcome::Fenced,
             RunOutcome::Failed(e) => wit::RunOutcome::Failed(error(e)),
-        }
+        };
+        wit::RunReport { outcome, work: Vec::new() }
     }
 
     fn pending(page: Option<wit::Cursor>) -> Result<wit::PendingPage, wit::Error> {
@@ -81,11 +88,12 @@ impl<T: Exported> wit::Guest for T {
     }
 
     fn follow(feed: wit::Feed, after: u64) -> Result<wit::FeedPage, wit::Error> {
+        let feed = Feed::parse(&feed).ok_or(wit::Error::NotFound)?;
         let page = with_ports(|ports| Ok(follow::follow(&ports, &feed, after))).map_err(error)?;
         match page {
-            Ok((frames, end)) => {
-                let frames = frames.into_iter().map(|(number, event)| wit::Frame { number, event }).collect();
-                Ok(wit::FeedPage { frames, end })
+            Ok(page) => {
+                let frame = |(number, event): (u64, Value)| wit::Frame { number, event: event.to_string() };
+                Ok(wit::FeedPage { frames: page.frames.into_iter().map(frame).collect(), end: page.end })
             }
             Err(Refusal::Problem(_)) => Err(wit::Error::NotFound),
             Err(Refusal::Error(e)) => Err(error(e)),
@@ -108,6 +116,10 @@ impl<T: Exported> wit::Guest for T {
             next: page.next,
         })
     }
+}
+
+fn tail(tail: faces::Tail) -> wit::Tail {
+    wit::Tail { feed: tail.feed.name(), after: tail.after, thread: tail.feed.place.head() }
 }
 
 fn work(work: faces::Work) -> wit::Work {

@@ -36,14 +36,27 @@ impl Store for KvStore {
     }
 
     fn commit(&self, guard: &Guard, writes: &[Write]) -> Result<Outcome, StoreError> {
-        let guard = kv::Guard { key: guard.key.clone(), expect: guard.expect.clone() };
-        let writes: Vec<kv::Write> =
-            writes.iter().map(|w| kv::Write { key: w.key.clone(), value: w.value.clone() }).collect();
-        match self.0.commit(&guard, &writes).map_err(store_error)? {
+        match self.0.commit(&kv_guard(guard), &kv_writes(writes)).map_err(store_error)? {
             kv::Outcome::Committed => Ok(Outcome::Committed),
             kv::Outcome::Stale(current) => Ok(Outcome::Stale(current)),
         }
     }
+
+    fn append_later(&self, guard: &Guard, writes: &[Write]) {
+        self.0.append_later(&kv_guard(guard), &kv_writes(writes));
+    }
+
+    fn flush(&self) -> u32 {
+        self.0.flush()
+    }
+}
+
+fn kv_guard(guard: &Guard) -> kv::Guard {
+    kv::Guard { key: guard.key.clone(), expect: guard.expect.clone() }
+}
+
+fn kv_writes(writes: &[Write]) -> Vec<kv::Write> {
+    writes.iter().map(|w| kv::Write { key: w.key.clone(), value: w.value.clone() }).collect()
 }
 
 fn model_error(error: model::Error) -> ModelError {
@@ -177,8 +190,8 @@ impl Host for Handles {
         !control::poll().is_empty()
     }
 
-    fn publish(&self, thread: &str, event: String) {
-        events::publish(thread, &event);
+    fn publish(&self, thread: &str, number: u64, event: String) {
+        events::publish(thread, number, &event);
     }
 
     fn setting(&self, name: &str) -> Option<String> {

@@ -26,6 +26,12 @@ pub struct Head {
     pub seen: u64,
     /// Journal numbers up to this one may have been used.
     pub jupto: u64,
+    /// The last journal number that was used when this head was committed; pieces of an answer may have come since.
+    #[serde(default)]
+    pub jused: u64,
+    /// Its journal begins above this number.
+    #[serde(default)]
+    pub jfrom: u64,
     /// Number of the summary that the context begins with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boundary: Option<u64>,
@@ -51,7 +57,7 @@ pub enum Stage {
     Staged(Staged),
     /// Being deleted.
     Deleting {
-        /// Messages, then inbox entries, that are deleted already.
+        /// Messages, then inbox entries, then numbers of the journal, that are deleted already.
         done: u64,
         /// Set when only the last step is left.
         last: bool,

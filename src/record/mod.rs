@@ -299,6 +299,19 @@ pub struct JournalGuard {
     pub epoch: u64,
 }
 
+/// `ses/<A>/j/<n mod 20000>`: an event of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its number.
+    pub n: u64,
+    /// The thread's birth: a slot of a thread that was deleted is no event of the next one.
+    pub born: u64,
+    /// How many messages the thread had then.
+    pub at: u64,
+    /// What happened: an object with a `type`.
+    pub event: Value,
+}
+
 /// Tokens and money spent. `None` is unknown, and unknown is not 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -58,8 +58,8 @@ impl Turn<'_, '_> {
             Verdict::Retry(retry) => {
                 let event = json!({"type": "retrying", "submission": self.id, "count": retry.count, "due": retry.due, "reason": retry.why});
                 self.op.retry = Some(retry);
+                self.s.tell(event);
                 self.commit(Vec::new())?;
-                self.publish(event);
                 Ok(true)
             }
             Verdict::Compact(_) => {
@@ -74,12 +74,11 @@ impl Turn<'_, '_> {
                 let outcome = Outcome::failed("model", format!("The model failed ({kind}): {text}"));
                 let usage = message.usage.unwrap_or_default();
                 let mut writes = Vec::new();
-                let n = self.append(message.clone(), &mut writes);
+                self.append(message.clone(), &mut writes);
                 self.count_answer(&usage);
                 let prepared = Prepared::not_run(&message, "This call was not run: the answer that made it broke off.");
                 batch::open(self, prepared, &mut writes);
                 self.end(outcome, writes)?;
-                self.publish_message(n, &message);
                 Ok(false)
             }
         }
@@ -102,7 +101,7 @@ impl Turn<'_, '_> {
         let mut answer = answer;
         answer.stop_reason = Some(kind.to_owned());
         let mut writes = Vec::new();
-        let n = self.append(answer.clone(), &mut writes);
+        let n = self.append(answer, &mut writes);
         self.count_answer(&usage);
         self.op.compacted = false;
         let goes_on = match kind {
@@ -118,7 +117,6 @@ impl Turn<'_, '_> {
                 true
             }
         };
-        self.publish_message(n, &answer);
         Ok(goes_on)
     }
 

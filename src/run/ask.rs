@@ -5,6 +5,7 @@ use super::turn::Turn;
 use crate::agent::Rendered;
 use crate::error::Error;
 use crate::id::answer_key;
+use crate::journal::TEXT_BYTES_MAX;
 use crate::ports::{Declaration, ModelError, ModelEvent, ModelRequest, StopReason};
 use crate::prelude::*;
 use crate::session::message::text_block;
@@ -72,6 +73,7 @@ pub(crate) fn collect(turn: &mut Turn, request: &ModelRequest, show: bool) -> Re
     message.attempt = Some(turn.sub.attempt);
     message.model = Some(request.model.clone());
     let mut text = String::new();
+    let mut shown = Shown::default();
     let mut stop = None;
     let mut size = 0;
     let completion = match ports.model.start(request) {
@@ -86,12 +88,11 @@ pub(crate) fn collect(turn: &mut Turn, request: &ModelRequest, show: bool) -> Re
         if events.is_empty() {
             break None;
         }
-        let mut delta = String::new();
         for event in events {
             match event {
                 ModelEvent::Text(piece) => {
                     size += piece.len();
-                    delta.push_str(&piece);
+                    shown.held.push_str(&piece);
                     text.push_str(&piece);
                 }
                 ModelEvent::Block(json) => {
@@ -124,8 +125,8 @@ pub(crate) fn collect(turn: &mut Turn, request: &ModelRequest, show: bool) -> Re
                 }
             }
         }
-        if show && !delta.is_empty() {
-            turn.publish(json!({"type": "text", "submission": turn.id, "text": delta}));
+        if show {
+            shown.show(turn);
         }
         if size > ANSWER_BYTES_MAX {
             let text = format!("the answer is larger than {ANSWER_BYTES_MAX} bytes");
@@ -149,6 +150,51 @@ pub(crate) fn collect(turn: &mut Turn, request: &ModelRequest, show: bool) -> Re
             Asked::Failed(ModelError::Transient { retry_after_ms: None, message: message_text }, message)
         }
     })
+}
+
+/// What viewers have seen of an answer that is still growing.
+#[derive(Default)]
+struct Shown {
+    /// Text that waits to be shown.
+    held: String,
+    /// Bytes that were shown.
+    bytes: usize,
+    /// When the last piece was shown, Unix ms.
+    last: u64,
+}
+
+impl Shown {
+    /// Shows what has come, unless it is to wait. What still waits at the end is in the message.
+    fn show(&mut self, turn: &mut Turn) {
+        match turn.s.hold_ms() {
+            _ if self.held.is_empty() => return,
+            None => return,
+            Some(0) => {}
+            Some(hold) => {
+                let now = turn.s.ports.clock.now();
+                if now < self.last.saturating_add(hold) {
+                    return;
+                }
+                self.last = now;
+            }
+        }
+        while !self.held.is_empty() {
+            let end = self.held.floor_char_boundary(TEXT_BYTES_MAX);
+            let event = json!({
+                "type": "text",
+                "submission": turn.id,
+                "attempt": turn.sub.attempt,
+                "number": turn.s.head.count,
+                "offset": self.bytes,
+                "text": &self.held[..end],
+            });
+            if !turn.s.tell_later(event) {
+                return;
+            }
+            self.bytes += end;
+            self.held.drain(..end);
+        }
+    }
 }
 
 /// Tools that the agent has now: its own, then those of the host.

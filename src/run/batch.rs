@@ -113,7 +113,7 @@ pub(crate) fn run(turn: &mut Turn, rendered: &Rendered) -> Result<Flow, Stop> {
         for i in changed {
             let mut op = turn.op.clone();
             op.calls.iter_mut().enumerate().for_each(|(j, c)| c.done |= i != j);
-            writes.extend(rest::close(&turn.s, &mut op, &turn.id, turn.sub.attempt, Why::Changed, false));
+            writes.extend(rest::close(&mut turn.s, &mut op, &turn.id, turn.sub.attempt, Why::Changed, false));
             turn.op.calls[i].done = true;
         }
         turn.results_lost = true;
@@ -197,7 +197,6 @@ fn wait_for_jobs(turn: &mut Turn, mut jobs: Vec<(usize, Box<dyn Job>)>) -> Resul
 fn record(turn: &mut Turn, replies: Vec<(usize, Reply)>) -> Result<(), Stop> {
     let now = turn.s.ports.clock.now();
     let mut writes: Vec<Write> = Vec::new();
-    let mut shown = Vec::new();
     for (i, reply) in replies {
         if turn.op.calls.get(i).is_none_or(|c| c.done) {
             continue;
@@ -218,16 +217,11 @@ fn record(turn: &mut Turn, replies: Vec<(usize, Reply)>) -> Result<(), Stop> {
         if writes.len() > 32 || size + reply.content.len() * 2 > 3 * 1024 * 1024 {
             turn.commit(core::mem::take(&mut writes))?;
         }
-        shown.push((turn.op.base + i as u64, message.clone()));
         place(turn, i, message, &mut writes);
     }
     turn.op.strikes = 0;
     close_if_done(turn, &mut writes);
-    turn.commit(writes)?;
-    for (n, message) in shown {
-        turn.publish_message(n, &message);
-    }
-    Ok(())
+    turn.commit(writes)
 }
 
 /// Puts the result of a call at its reserved number.

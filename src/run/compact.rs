@@ -76,10 +76,9 @@ fn store(turn: &mut Turn, text: &str, kept: u64) -> Result<Flow, Stop> {
     summary.kept = Some(kept);
     summary.submission = Some(turn.id.clone());
     let mut writes = Vec::new();
-    let n = turn.append(summary.clone(), &mut writes);
+    let n = turn.append(summary, &mut writes);
     turn.s.head.boundary = Some(n);
     turn.commit(writes)?;
-    turn.publish_message(n, &summary);
     turn.context = None;
     Ok(Flow::GoOn)
 }

@@ -1,12 +1,11 @@
 //! What a run sees of its inbox: cancels, steering messages, cancels of what waits behind it.
 
-use super::turn::{Turn, publish_settled};
+use super::turn::Turn;
 use super::{entries, records, settled};
 use crate::admission::input_message;
 use crate::keys;
 use crate::prelude::*;
 use crate::record::*;
-use crate::session::settle_writes;
 use crate::store::{Stop, read, read_many};
 
 /// Entries of an inbox, and the records that they name.
@@ -83,9 +82,8 @@ impl Turn<'_, '_> {
             let [moved] = read(self.s.ports.store, [key.clone()])?;
             let done = settled(record, Outcome::aborted("cancelled"), self.s.ports.clock.now());
             let mut writes = Vec::new();
-            settle_writes(id, &done, decode_opt(&key, &moved)?, self.s.place.partition, &mut writes);
+            self.s.settle(id, &done, decode_opt(&key, &moved)?, &mut writes);
             self.commit(writes)?;
-            publish_settled(&self.s, id);
         }
         Ok(())
     }
@@ -103,12 +101,10 @@ impl Turn<'_, '_> {
             let now = self.s.ports.clock.now();
             let mut writes = Vec::new();
             let message = input_message(id, record, &start, now);
-            let n = self.append(message.clone(), &mut writes);
+            self.append(message, &mut writes);
             let done = settled(record, Outcome::Completed { message: None, result: None }, now);
-            settle_writes(id, &done, decode_opt(&wanted[1], &values[1])?, self.s.place.partition, &mut writes);
+            self.s.settle(id, &done, decode_opt(&wanted[1], &values[1])?, &mut writes);
             self.commit(writes)?;
-            self.publish_message(n, &message);
-            publish_settled(&self.s, id);
         }
         Ok(())
     }

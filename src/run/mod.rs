@@ -19,7 +19,7 @@ use crate::keys;
 use crate::ports::{Bytes, Ports, Write};
 use crate::prelude::*;
 use crate::record::*;
-use crate::session::{Session, delete, fork, settle_writes};
+use crate::session::{Session, delete, fork};
 use crate::store::{Stop, del, put, read, read_many};
 pub(crate) use ask::CALLS_MAX;
 use plan::{Action, Effect, Snapshot, Taken, plan};
@@ -150,7 +150,7 @@ impl Inputs {
         for (id, (key, moved)) in ending.iter().zip(moved_keys.iter().zip(moved)) {
             let Some(record) = records.get(*id) else { continue };
             let settled = settled(record, Outcome::aborted("cancelled"), session.ports.clock.now());
-            settle_writes(id, &settled, decode_opt(key, &moved)?, session.place.partition, &mut writes);
+            session.settle(id, &settled, decode_opt(key, &moved)?, &mut writes);
         }
         for taken in &self.taken {
             writes.push(del(session.place.entry(taken.k)));
@@ -192,11 +192,8 @@ fn settle_unbegun(
     session.head.epoch += 1;
     session.head.pos = k + 1;
     let now = session.ports.clock.now();
-    let partition = session.place.partition;
-    settle_writes(id, &settled(&record, outcome, now), decode_opt(&key, &moved)?, partition, &mut writes);
-    session.commit(writes)?;
-    turn::publish_settled(&session, id);
-    Ok(())
+    session.settle(id, &settled(&record, outcome, now), decode_opt(&key, &moved)?, &mut writes);
+    session.commit(writes)
 }
 
 /// The delivery of a submission and where its slot was moved to; `None` when there is no delivery.

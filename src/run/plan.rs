@@ -7,7 +7,7 @@ use crate::record::*;
 pub const STRIKES_MAX: u64 = 10;
 
 /// Inputs that one commit takes: their writes fit beside the widest transition.
-const INPUTS_MAX: usize = 4;
+const INPUTS_MAX: usize = 2;
 
 /// What a decision rests on: one thread, read with its head or after it (R3).
 pub struct Snapshot {

@@ -54,6 +54,8 @@ fn head(pos: u64, seen: u64, op: Option<Op>) -> Head {
         pos,
         seen,
         jupto: 0,
+        jused: 0,
+        jfrom: 0,
         boundary: None,
         usage: Spent::default(),
         state: BTreeMap::new(),

@@ -20,7 +20,7 @@ pub enum Why {
 
 /// Closes the open calls that may not go on, in the open batch of `op`: all of them, or (`replay`) only those whose
 /// policy forbids to run them again. Returns the writes; `op.calls` says what is done.
-pub fn close(session: &Session, op: &mut Op, submission: &str, attempt: u64, why: Why, replay: bool) -> Vec<Write> {
+pub fn close(session: &mut Session, op: &mut Op, submission: &str, attempt: u64, why: Why, replay: bool) -> Vec<Write> {
     let mut writes = Vec::new();
     for i in 0..op.calls.len() {
         let again = replay

@@ -15,7 +15,7 @@ use crate::mutation;
 use crate::ports::Write;
 use crate::prelude::*;
 use crate::record::*;
-use crate::session::{Message, Session, settle_writes};
+use crate::session::{Message, Session};
 use crate::store::{Stop, put, read};
 use serde_json::{Value, json};
 
@@ -66,6 +66,8 @@ impl<'r, 'a> Turn<'r, 'a> {
         let op = s.head.op.clone().unwrap_or_else(|| fresh_op(&id));
         let looked = s.head.pos;
         let results = BTreeMap::new();
+        let mut s = s;
+        s.tell_messages_of(&id);
         Self {
             s,
             op,
@@ -109,9 +111,8 @@ impl<'r, 'a> Turn<'r, 'a> {
         turn.s.append(&message, &mut writes);
         turn.commit(writes)?;
         if empty {
-            turn.context = Some(Context::of(vec![(0, message.clone())]));
+            turn.context = Some(Context::of(vec![(0, message)]));
         }
-        turn.publish_message(turn.s.head.count - 1, &message);
         Ok(turn)
     }
 
@@ -126,7 +127,7 @@ impl<'r, 'a> Turn<'r, 'a> {
         let mut writes = inputs.writes(&mut self.s, records)?;
         if new_attempt {
             self.op.ended.push(self.sub.attempt);
-            let closed = rest::close(&self.s, &mut self.op, &self.id, self.sub.attempt, Why::Interrupted, true);
+            let closed = rest::close(&mut self.s, &mut self.op, &self.id, self.sub.attempt, Why::Interrupted, true);
             writes.extend(closed);
             self.op.strikes += 1;
             self.raise(&mut writes);
@@ -201,26 +202,10 @@ impl<'r, 'a> Turn<'r, 'a> {
 
     /// Brings to rest and settles, in one commit.
     pub fn end(&mut self, outcome: Outcome, mut writes: Vec<Write>) -> Result<(), Stop> {
-        let closed = rest::close(&self.s, &mut self.op, &self.id, self.sub.attempt, Why::Ended, false);
+        let closed = rest::close(&mut self.s, &mut self.op, &self.id, self.sub.attempt, Why::Ended, false);
         writes.extend(closed);
         rest::close_batch(&mut self.s, &mut self.op, &self.id, &mut writes);
         self.settle(outcome, writes)
-    }
-
-    /// Shows a committed message to live viewers.
-    pub fn publish_message(&self, n: u64, message: &Message) {
-        let mut event = json!({"type": "message", "number": n, "submission": self.id, "role": message.role});
-        if message.plain_text().len() < 32 * 1024
-            && let Ok(value) = serde_json::to_value(message)
-        {
-            event["message"] = value;
-        }
-        self.publish(event);
-    }
-
-    /// Shows an event to live viewers.
-    pub fn publish(&self, event: Value) {
-        self.s.ports.host.publish(&self.s.place.head(), event.to_string());
     }
 
     /// Whether the submission was cancelled, read from the store.
@@ -252,10 +237,10 @@ impl<'r, 'a> Turn<'r, 'a> {
     fn settle(&mut self, outcome: Outcome, mut writes: Vec<Write>) -> Result<(), Stop> {
         let record = settled(&self.sub, outcome, self.s.ports.clock.now());
         writes.retain(|w| w.key != keys::cancel(&self.id));
-        settle_writes(&self.id, &record, self.moved, self.s.place.partition, &mut writes);
+        self.s.settle(&self.id, &record, self.moved, &mut writes);
         self.s.head.op = None;
         self.s.commit(writes)?;
-        publish_settled(&self.s, &self.id);
+        self.s.flush_journal();
         Ok(())
     }
 
@@ -266,6 +251,7 @@ impl<'r, 'a> Turn<'r, 'a> {
         }
         self.sub.attempt += 1;
         self.sub.state = State::Running;
+        self.s.tell(json!({"type": "attempt", "submission": self.id, "attempt": self.sub.attempt}));
         writes.push(put(keys::sub(&self.id), &self.sub));
         writes.push(journal_guard(&self.s));
     }
@@ -319,6 +305,7 @@ impl<'r, 'a> Turn<'r, 'a> {
                 let why = format!("the component has no agent {:?}", head.address.agent);
                 host.warn(&why);
                 let due = self.s.ports.clock.now().saturating_add(NO_AGENT_MS);
+                self.s.tell(json!({"type": "waiting", "submission": self.id, "due": due, "reason": why}));
                 self.op.retry = Some(Retry { count: 0, due, why });
                 Err(self.park(due)?)
             }
@@ -331,12 +318,6 @@ impl<'r, 'a> Turn<'r, 'a> {
         self.commit(Vec::new())?;
         Ok(Stop::Later(due))
     }
-}
-
-/// Tells live viewers that a submission has its outcome.
-pub(crate) fn publish_settled(session: &Session, id: &str) {
-    let event = json!({"type": "settled", "submission": id});
-    session.ports.host.publish(&session.place.head(), event.to_string());
 }
 
 fn fresh_op(id: &str) -> Op {

@@ -5,13 +5,14 @@ use super::message::{PARTS_MAX, join, part_count};
 use super::{Message, Session, settle_writes};
 use crate::error::{Error, Problem, Refusal};
 use crate::id::{Address, Place};
+use crate::journal;
 use crate::keys::{self, List};
 use crate::ports::{Guard, Ports, Write};
 use crate::prelude::*;
 use crate::record::*;
 use crate::run::plan::Snapshot;
 use crate::run::{journal_guard, rest, settled};
-use crate::store::{self, Sent, Stop, del, put, read, read_format, read_many};
+use crate::store::{self, READ_MAX, Sent, Stop, del, put, read, read_format, read_many};
 
 /// Deletes of one page, below the limit of a commit.
 const PAGE: usize = 56;
@@ -71,7 +72,7 @@ fn take(mut session: Session, snapshot: &Snapshot) -> Result<(), Stop> {
     let mut writes = Vec::new();
     for (id, (key, moved)) in open.iter().zip(moved_keys.iter().zip(moved)) {
         let record = settled(&snapshot.records[*id], Outcome::aborted("deleted"), now);
-        settle_writes(id, &record, decode_opt(key, &moved)?, session.place.partition, &mut writes);
+        session.settle(id, &record, decode_opt(key, &moved)?, &mut writes);
     }
     session.head.epoch += 1;
     writes.push(journal_guard(&session));
@@ -90,16 +91,16 @@ fn rest_first(mut session: Session, snapshot: &Snapshot, op: &mut Op) -> Result<
     })?;
     let key = keys::moved(&id);
     let [moved] = read(session.ports.store, [key.clone()])?;
-    let mut writes = rest::close(&session, op, &id, record.attempt, rest::Why::Ended, false);
+    let mut writes = rest::close(&mut session, op, &id, record.attempt, rest::Why::Ended, false);
     rest::close_batch(&mut session, op, &id, &mut writes);
     let record = settled(record, Outcome::aborted("deleted"), session.ports.clock.now());
-    settle_writes(&id, &record, decode_opt(&key, &moved)?, session.place.partition, &mut writes);
+    session.settle(&id, &record, decode_opt(&key, &moved)?, &mut writes);
     session.head.epoch += 1;
     writes.push(journal_guard(&session));
     session.commit(writes)
 }
 
-/// Deletes the next messages, then inbox entries with what they name (C20).
+/// Deletes the next messages, then inbox entries with what they name, then the journal (C20).
 fn page(mut session: Session, snapshot: &Snapshot, done: u64, failed: Option<(String, Failure)>) -> Result<(), Stop> {
     let (ports, place, count) = (session.ports, session.place.clone(), session.head.count);
     let mut writes: Vec<Write> = Vec::new();
@@ -134,7 +135,7 @@ fn page(mut session: Session, snapshot: &Snapshot, done: u64, failed: Option<(St
             writes.push(del(place.message(n)));
             now = n + 1;
         }
-    } else {
+    } else if now < count + snapshot.inbox.next {
         let (from, next) = (now - count, snapshot.inbox.next);
         let end = next.min(from + PAGE as u64 / 4);
         for (k, entry) in crate::run::entries(&ports, &place, from, end)? {
@@ -148,8 +149,22 @@ fn page(mut session: Session, snapshot: &Snapshot, done: u64, failed: Option<(St
             writes.push(del(place.entry(k)));
         }
         now = count + end;
+    } else {
+        let (low, high) = journal::span(&session.head);
+        let from = low + (now - count - snapshot.inbox.next);
+        let numbers: Vec<u64> = (from + 1..=high.min(from + READ_MAX as u64)).collect();
+        let slots: Vec<String> = numbers.into_iter().map(|n| place.ring(n)).collect();
+        let values = read_many(ports.store, &slots)?;
+        for (slot, value) in slots.into_iter().zip(values) {
+            if value.is_some() && writes.len() == PAGE {
+                break;
+            }
+            now += 1;
+            writes.extend(value.map(|_| del(slot)));
+        }
     }
-    let last = now >= count + snapshot.inbox.next;
+    let (low, high) = journal::span(&session.head);
+    let last = now >= count + snapshot.inbox.next + (high - low);
     session.head.epoch += 1;
     session.head.stage = Stage::Deleting { done: now, last, failed };
     session.commit(writes)

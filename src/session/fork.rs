@@ -10,8 +10,8 @@ use crate::ports::{Bytes, Ports, Write};
 use crate::prelude::*;
 use crate::record::*;
 use crate::run::{CALLS_MAX, settled};
+use crate::session::Session;
 use crate::session::message::{Message, PART_BYTES, Role, join, read_messages};
-use crate::session::{Session, settle_writes};
 use crate::store::{Stop, read_format, read_many};
 use serde_json::json;
 
@@ -143,7 +143,7 @@ pub(crate) fn advance(
     session.head.stage = Stage::Live;
     let outcome = Outcome::Completed { message: None, result: None };
     let settled = settled(record, outcome, session.ports.clock.now());
-    settle_writes(&staged.id, &settled, moved, session.place.partition, writes);
+    session.settle(&staged.id, &settled, moved, writes);
 }
 
 /// The record of the submission that makes a copy, and where its slot was moved to.

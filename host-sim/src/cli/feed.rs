@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn published(thread: &str, event: &str) -> Published {
-        Published { thread: thread.into(), event: event.into() }
+        Published { thread: thread.into(), number: 1, event: event.into() }
     }
 
     #[tokio::test]

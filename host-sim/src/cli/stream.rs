@@ -33,7 +33,9 @@ impl Stream {
                 self.shown.push_str(&text);
                 self.out.text(&text)
             }
-            Some("message") => self.message(&event["message"]),
+            Some("messages") => {
+                event["messages"].as_array().into_iter().flatten().try_for_each(|m| self.message(&m["message"]))
+            }
             _ => Ok(()),
         }
     }

@@ -2,7 +2,8 @@
 
 use super::bindings::exports::writ::runtime::runtime as wit;
 use crate::data::{
-    AuditPage, Body, FeedPage, Finding, Frame, PendingPage, Request, Response, RunOutcome, RuntimeError, Work,
+    AuditPage, Body, FeedPage, Finding, Frame, PendingPage, Request, Response, RunOutcome, RunReport, RuntimeError,
+    Tail, Wait, Work,
 };
 
 /// Most instances of one response.
@@ -13,6 +14,8 @@ const PAGE_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 256;
 /// Most headers.
 const HEADERS_MAX: usize = 128;
+/// Longest path, in bytes.
+const PATH_BYTES_MAX: usize = 8 << 10;
 
 /// What the component broke of its contract.
 pub(super) type Broken = String;
@@ -23,7 +26,7 @@ pub(super) fn request(request: Request) -> wit::Request {
 }
 
 pub(super) fn response(response: wit::Response) -> Result<Response, Broken> {
-    let wit::Response { status, headers, body, work } = response;
+    let wit::Response { status, headers, body, work, wait } = response;
     at_most("headers", headers.len(), HEADERS_MAX)?;
     at_most("pieces of work", work.len(), WORK_MAX)?;
     if !(100..=599).contains(&status) {
@@ -31,12 +34,29 @@ pub(super) fn response(response: wit::Response) -> Result<Response, Broken> {
     }
     let body = match body {
         wit::Body::Bytes(bytes) => Body::Bytes(bytes),
-        wit::Body::Stream(feed) => Body::Stream(name("a feed", feed)?),
+        wit::Body::Stream(found) => Body::Stream(tail(found)?),
     };
-    Ok(Response { status, headers, body, work: works(work)? })
+    let wait = match wait {
+        None => None,
+        Some(wit::Wait { tail: awaited, ms, then }) => {
+            at_most("bytes of a path", then.len(), PATH_BYTES_MAX)?;
+            Some(Wait { tail: tail(awaited)?, ms, then })
+        }
+    };
+    Ok(Response { status, headers, body, work: works(work)?, wait })
 }
 
-pub(super) fn outcome(outcome: wit::RunOutcome) -> RunOutcome {
+pub(super) fn report(report: wit::RunReport) -> Result<RunReport, Broken> {
+    at_most("pieces of work", report.work.len(), WORK_MAX)?;
+    Ok(RunReport { outcome: outcome(report.outcome), work: works(report.work)? })
+}
+
+fn tail(tail: wit::Tail) -> Result<Tail, Broken> {
+    let wit::Tail { feed, after, thread } = tail;
+    Ok(Tail { feed: name("a feed", feed)?, after, thread: name("a thread", thread)? })
+}
+
+fn outcome(outcome: wit::RunOutcome) -> RunOutcome {
     match outcome {
         wit::RunOutcome::Idle => RunOutcome::Idle,
         wit::RunOutcome::Later(at) => RunOutcome::Later(at),

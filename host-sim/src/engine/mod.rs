@@ -33,7 +33,7 @@ pub(crate) use self::signals::Signals;
 pub use self::source::{ComponentSource, EngineError};
 pub(crate) use self::state::Handles;
 use self::state::State;
-use crate::data::{AuditPage, FeedPage, PendingPage, Request, Response, RunOutcome, RuntimeError, Work};
+use crate::data::{AuditPage, FeedPage, PendingPage, Request, Response, RunReport, RuntimeError, Work};
 use crate::error::HostError;
 use crate::limits::HostLimits;
 
@@ -85,10 +85,10 @@ impl Engine {
         .await
     }
 
-    pub(crate) async fn run(&self, call: &Call, work: Work) -> Result<RunOutcome, HostError> {
+    pub(crate) async fn run(&self, call: &Call, work: Work) -> Result<RunReport, HostError> {
         self.call("run", call, call.handles.limits.run_ms, async |guest, store| {
-            let outcome = guest.call_run(store, &convert::work(work)).await?;
-            Ok(Ok(convert::outcome(outcome)))
+            let report = guest.call_run(store, &convert::work(work)).await?;
+            Ok(convert::report(report).map_err(Failure::Broken))
         })
         .await
     }

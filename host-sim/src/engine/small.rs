@@ -67,11 +67,11 @@ impl control::Host for State {
 }
 
 impl events::Host for State {
-    async fn publish(&mut self, thread: String, event: String) -> wasmtime::Result<()> {
+    async fn publish(&mut self, thread: String, number: u64, event: String) -> wasmtime::Result<()> {
         let entered = self.enter_sure(Import::EventsPublish, || event.clone()).await?;
         if thread.len() <= THREAD_BYTES_MAX && event.len() <= EVENT_BYTES_MAX {
             // Nobody may be watching.
-            let _ = self.handles.events.send(Published { thread, event });
+            let _ = self.handles.events.send(Published { thread, number, event });
         }
         self.leave(entered, End::done).await?;
         Ok(())

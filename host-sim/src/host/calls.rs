@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 
-use crate::data::{AuditPage, FeedPage, PendingPage, Request, Response, RunOutcome, Work};
+use crate::data::{AuditPage, FeedPage, PendingPage, Request, Response, RunReport, Work};
 use crate::engine::{Call, Engine, Handles, Permit, Signals};
 use crate::error::HostError;
 use crate::scheduler::Runner;
@@ -69,7 +69,7 @@ impl Calls {
 
 #[async_trait]
 impl Runner for Calls {
-    async fn run(&self, work: Work, signals: Arc<Signals>) -> Result<RunOutcome, HostError> {
+    async fn run(&self, work: Work, signals: Arc<Signals>) -> Result<RunReport, HostError> {
         let place = self.engine.place_for_run().await;
         let _place = self.open(place)?;
         self.engine.run(&self.call(signals), work).await

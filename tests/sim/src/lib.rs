@@ -366,6 +366,20 @@ impl Store for Handles {
         }
         Ok(state.commit(self.me, guard, writes))
     }
+
+    fn append_later(&self, guard: &Guard, writes: &[Write]) {
+        let mut state = self.sim.lock();
+        if state.map.get(&guard.key) == guard.expect.as_ref() {
+            for write in writes {
+                let value = write.value.clone().expect("a journal is only put");
+                state.map.insert(write.key.clone(), value);
+            }
+        }
+    }
+
+    fn flush(&self) -> u32 {
+        0
+    }
 }
 
 /// Calls `pay` (plain) and `look` (replay-safe) in the first answer of a thread, and then says so.
@@ -461,7 +475,7 @@ impl Host for Handles {
         false
     }
 
-    fn publish(&self, _: &str, _: String) {}
+    fn publish(&self, _: &str, _: u64, _: String) {}
 
     fn setting(&self, name: &str) -> Option<String> {
         self.sim.lock().settings.get(name).cloned()

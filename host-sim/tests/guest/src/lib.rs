@@ -7,7 +7,7 @@ wit_bindgen::generate!({ world: "writ", path: "../../../wit" });
 
 use exports::writ::runtime::runtime::{
     AuditPage, Body, Error, FeedPage, Finding, Frame, Guest, PendingPage, Request, Response,
-    RunOutcome, Work,
+    RunOutcome, RunReport, Tail, Wait, Work,
 };
 use writ::runtime::control::Signal;
 use writ::runtime::settings;
@@ -27,6 +27,7 @@ impl Guest for Component {
             headers: vec![],
             body: Body::Bytes(vec![]),
             work: vec![],
+            wait: None,
         };
         match request.path.as_str() {
             "/echo" => {
@@ -35,7 +36,15 @@ impl Guest for Component {
                 response.body = Body::Bytes([who.as_bytes(), b" ", &request.body].concat());
             }
             "/work" => response.work = lines.iter().map(|line| work(line)).collect(),
-            "/stream" => response.body = Body::Stream("feed".into()),
+            "/stream" => response.body = Body::Stream(tail()),
+            // Then the path in the first line is asked.
+            "/wait" => {
+                response.wait = Some(Wait {
+                    tail: tail(),
+                    ms: 1_000,
+                    then: lines[0].clone(),
+                })
+            }
             "/bad-status" => response.status = 7,
             path => {
                 response.body =
@@ -45,24 +54,10 @@ impl Guest for Component {
         response
     }
 
-    fn run(work: Work) -> RunOutcome {
-        let mut last = "began".to_owned();
-        loop {
-            let order = orders::next(&work.instance, &last);
-            let (name, rest) = order.split_once(' ').unwrap_or((&order, ""));
-            match name {
-                "idle" => return RunOutcome::Idle,
-                "later" => return RunOutcome::Later(rest.parse().expect("a time")),
-                "fenced" => return RunOutcome::Fenced,
-                "failed" => return RunOutcome::Failed(Error::Unavailable("as told".into())),
-                _ => {
-                    last = orders::obey(
-                        name,
-                        &rest.lines().map(str::to_owned).collect::<Vec<_>>(),
-                        &work.instance,
-                    )
-                }
-            }
+    fn run(work: Work) -> RunReport {
+        RunReport {
+            outcome: drive(work),
+            work: vec![],
         }
     }
 
@@ -123,5 +118,35 @@ fn work(line: &str) -> Work {
         instance: instance.into(),
         submission: None,
         signal,
+    }
+}
+
+/// What `/stream` streams and `/wait` waits for.
+fn tail() -> Tail {
+    Tail {
+        feed: "feed".into(),
+        after: 7,
+        thread: "thread".into(),
+    }
+}
+
+fn drive(work: Work) -> RunOutcome {
+    let mut last = "began".to_owned();
+    loop {
+        let order = orders::next(&work.instance, &last);
+        let (name, rest) = order.split_once(' ').unwrap_or((&order, ""));
+        match name {
+            "idle" => return RunOutcome::Idle,
+            "later" => return RunOutcome::Later(rest.parse().expect("a time")),
+            "fenced" => return RunOutcome::Fenced,
+            "failed" => return RunOutcome::Failed(Error::Unavailable("as told".into())),
+            _ => {
+                last = orders::obey(
+                    name,
+                    &rest.lines().map(str::to_owned).collect::<Vec<_>>(),
+                    &work.instance,
+                )
+            }
+        }
     }
 }

@@ -36,7 +36,7 @@ pub fn obey(order: &str, lines: &[String], thread: &str) -> String {
             .len()
             .to_string(),
         "publish" => {
-            events::publish(&line(0), &line(1));
+            events::publish(&line(0), 1, &line(1));
             String::new()
         }
         "schema" => format!("{:?}", schema::check(&line(0), &line(1))),

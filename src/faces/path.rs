@@ -5,10 +5,9 @@ use crate::prelude::*;
 /// Longest path with query, in bytes.
 const PATH_BYTES_MAX: usize = 8 * 1024;
 
-/// A path: its decoded segments, and the query's pairs.
+/// A path: its segments and the query's pairs, decoded.
 pub struct Path {
-    /// Decoded.
-    pub segments: Vec<String>,
+    segments: Vec<String>,
     query: Vec<(String, String)>,
 }
 
@@ -29,6 +28,23 @@ impl Path {
             })
             .collect::<Option<_>>()?;
         Some(Self { segments, query })
+    }
+
+    /// What stands for each `{name}` of a route's path; `None` if this is another path.
+    pub fn matches(&self, route: &str) -> Option<Vec<String>> {
+        let pattern: Vec<&str> = route[1..].split('/').collect();
+        if pattern.len() != self.segments.len() {
+            return None;
+        }
+        let mut params = Vec::new();
+        for (part, segment) in pattern.into_iter().zip(&self.segments) {
+            if part.starts_with('{') {
+                params.push(segment.clone());
+            } else if part != segment {
+                return None;
+            }
+        }
+        Some(params)
     }
 
     /// A value of the query.
@@ -57,6 +73,15 @@ fn decode(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_route_gives_its_parameters() {
+        let path = Path::parse("/v1/agents/a%2Fb/threads/t?x").unwrap();
+        assert_eq!(path.matches("/v1/agents/{agent}/threads/{thread}"), Some(vec!["a/b".into(), "t".into()]));
+        for other in ["/v1/agents/{agent}/threads", "/v1/agents/{agent}/thread/{thread}", "/v1"] {
+            assert_eq!(path.matches(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn a_path_is_taken_apart() {

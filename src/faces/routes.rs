@@ -1,0 +1,65 @@
+//! The routes: one table. `openapi.json` describes them, and a test compares the two.
+
+use super::answer::Response;
+use super::call::Call;
+use super::{stream, thread};
+use crate::error::Refusal;
+
+/// Who may use a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody.
+    Open,
+    /// Who is named by the host, or has a client token.
+    Client,
+    /// As `Client`; or who has a stream token of the thread.
+    Viewer,
+}
+
+/// A route.
+pub struct Route {
+    /// The method.
+    pub method: &'static str,
+    /// The path; `{name}` stands for one segment.
+    pub path: &'static str,
+    /// Who may use it.
+    pub access: Access,
+    pub(super) answer: fn(&Call) -> Result<Response, Refusal>,
+}
+
+/// All routes.
+pub const ROUTES: &[Route] = &[
+    open("GET", "/healthz", thread::health),
+    open("GET", "/v1/openapi.json", thread::openapi),
+    client("GET", "/v1/agents", thread::agents),
+    client("GET", "/v1/threads", thread::threads),
+    client("GET", "/v1/submissions/{id}", thread::submission),
+    client("GET", "/v1/submissions/{id}/explain", thread::explain),
+    client("POST", "/v1/submissions/{id}/cancel", thread::cancel),
+    client("GET", "/v1/agents/{agent}/threads/{thread}", thread::thread),
+    client("DELETE", "/v1/agents/{agent}/threads/{thread}", thread::delete),
+    client("GET", "/v1/agents/{agent}/threads/{thread}/submissions", thread::submissions),
+    client("POST", "/v1/agents/{agent}/threads/{thread}/submissions", thread::submit),
+    client("GET", "/v1/agents/{agent}/threads/{thread}/messages", thread::messages),
+    client("POST", "/v1/agents/{agent}/threads/{thread}/fork", thread::fork),
+    client("POST", "/v1/agents/{agent}/threads/{thread}/import", thread::import),
+    client("POST", "/v1/agents/{agent}/threads/{thread}/import/{from}", thread::import_page),
+    client("GET", "/v1/agents/{agent}/threads/{thread}/events", stream::events),
+    client("POST", "/v1/agents/{agent}/threads/{thread}/stream-token", stream::token),
+    Route {
+        method: "GET",
+        path: "/v1/agents/{agent}/threads/{thread}/stream",
+        access: Access::Viewer,
+        answer: stream::stream,
+    },
+];
+
+type Answer = fn(&Call) -> Result<Response, Refusal>;
+
+const fn open(method: &'static str, path: &'static str, answer: Answer) -> Route {
+    Route { method, path, access: Access::Open, answer }
+}
+
+const fn client(method: &'static str, path: &'static str, answer: Answer) -> Route {
+    Route { method, path, access: Access::Client, answer }
+}
