@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::id::Place;
 use crate::journal;
 use crate::keys::{self, List};
+use crate::notice::{NEEDS_YOU, SETTLED};
 use crate::ports::{Bytes, Ports};
 use crate::prelude::*;
 use crate::record::*;
@@ -281,12 +282,28 @@ impl Thread<'_> {
     }
 
     fn submission(&self, k: u64, id: &str, page: &mut Page) -> Result<(), Error> {
-        let names = [keys::sub(id), keys::start(id), keys::cancel(id), keys::moved(id)];
+        let names = [
+            keys::sub(id),
+            keys::start(id),
+            keys::cancel(id),
+            keys::moved(id),
+            keys::pause(id),
+            keys::notice(id, SETTLED),
+            keys::notice(id, NEEDS_YOU),
+            keys::sent(id, SETTLED),
+            keys::sent(id, NEEDS_YOU),
+        ];
         let values = read(self.ports.store, names.clone())?;
         let record: Option<Submission> = page.value(&names[0], &values[0]);
         let start: Option<Start> = page.value(&names[1], &values[1]);
         let cancel: Option<CancelMark> = page.value(&names[2], &values[2]);
         let moved: Option<u64> = page.value(&names[3], &values[3]);
+        // One that came in a race with the outcome is left until the thread goes; it does nothing.
+        let _: Option<PauseMark> = page.value(&names[4], &values[4]);
+        let untold: Option<Notice> = page.value(&names[5], &values[5]);
+        let _: Option<Notice> = page.value(&names[6], &values[6]);
+        let _: Option<Sent> = page.value(&names[7], &values[7]);
+        let _: Option<Sent> = page.value(&names[8], &values[8]);
         page.submissions += 1;
         let key = &names[0];
         let Some(record) = record else {
@@ -307,6 +324,9 @@ impl Thread<'_> {
             if current {
                 page.find("I3", key, "it has its outcome, but the head is busy with it");
             }
+            if untold.is_some() {
+                self.slot(id, moved.unwrap_or(record.n), page)?;
+            }
             return Ok(());
         }
         if record.outcome.is_some() {
@@ -321,7 +341,11 @@ impl Thread<'_> {
         if current && record.attempt == 0 {
             page.find("I6", key, "it is at work, but no attempt is counted");
         }
-        let n = moved.unwrap_or(record.n);
+        self.slot(id, moved.unwrap_or(record.n), page)
+    }
+
+    /// A restart finds the submission by its slot.
+    fn slot(&self, id: &str, n: u64, page: &mut Page) -> Result<(), Error> {
         let slot = keys::slot(self.place.partition, n);
         let queue = keys::queue(self.place.partition);
         let [slot_value, queue_value] = read(self.ports.store, [slot.clone(), queue.clone()])?;

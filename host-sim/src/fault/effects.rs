@@ -8,6 +8,7 @@ use super::trace::Entry;
 use crate::engine::{End, Import};
 use crate::script::Script;
 use crate::tools::Policy;
+use crate::tools::WEBHOOK;
 use crate::tools::scripted::Execution;
 
 /// What became of the calls of one tool.
@@ -116,7 +117,8 @@ pub(super) fn of(
         tool.policy = script.tools.iter().find(|known| known.name == *name).map(|known| known.policy);
         tool.plans = 1;
         tool.repeated_in = u64::from(tool.executions_max > 1);
-        tool.called_by_model = is_called(script, name);
+        // What the runtime calls by itself is no fault of the component's code.
+        tool.called_by_model = is_called(script, name) || name == WEBHOOK;
     }
     tools
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use serde_json::Value;
 use writ::agent::{CodeAgents, Render};
 use writ::ports::*;
-use writ::run::{RunOutcome, drive};
+use writ::run::{Report, RunOutcome, drive};
 
 /// Who asks.
 pub const OWNER: &str = "local/operator";
@@ -129,7 +129,7 @@ impl Sim {
                 std::thread::spawn(move || {
                     let handles = Handles { sim: sim.clone(), me, entropy: RefCell::new(entropy) };
                     // An owner that was fenced or failed is not run again here: the other one goes on.
-                    let _: RunOutcome = drive(handles.ports(), &agents(), &instance, None);
+                    let _: Report = drive(handles.ports(), &agents(), &instance, None);
                     sim.lock().owners[me] = Owner::Gone;
                     sim.0.1.notify_all();
                 })
@@ -219,7 +219,7 @@ impl Sim {
     pub fn settle(&self, instance: &str) -> RunOutcome {
         let mut last = RunOutcome::Idle;
         for _ in 0..32 {
-            last = self.free(|ports| drive(ports, &agents(), instance, None));
+            last = self.free(|ports| drive(ports, &agents(), instance, None).outcome);
             match last {
                 RunOutcome::Later(at) => {
                     let mut state = self.lock();
@@ -507,7 +507,7 @@ pub fn finish(sim: &Sim, instance: &str, ids: &[String]) -> Vec<String> {
     let mut broken = Vec::new();
     sim.free(|ports| {
         for _ in 0..4 {
-            if drive(ports, &agents(), instance, None) == RunOutcome::Idle {
+            if drive(ports, &agents(), instance, None).outcome == RunOutcome::Idle {
                 break;
             }
         }
