@@ -27,11 +27,16 @@ struct Thread<'a> {
 }
 
 /// One page: `from` counts messages, then inbox entries. Returns where to go on in this thread. A finding counts only if
-/// the guards are the same after reading as before (trap 33).
+/// the guards are the same after reading as before (trap 33), and if the thread is still listed: one that was deleted since
+/// its place in the list was read is nothing to look at.
 pub(super) fn page(ports: &Ports, place: &Place, birth: u64, from: u64, page: &mut Page) -> Result<Option<u64>, Error> {
-    let guards = [place.head(), keys::queue(place.partition)];
+    let p = place.partition;
+    let guards = [place.head(), keys::queue(p), keys::list_entry(p, List::Births, birth)];
     for attempt in 1.. {
         let before = read(ports.store, guards.clone())?;
+        if before[2].is_none() {
+            return Ok(None);
+        }
         let mut found = Page::default();
         let next = look(ports, place, birth, from, &mut found)?;
         let still = found.findings.is_empty() || read(ports.store, guards.clone())? == before;
