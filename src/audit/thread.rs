@@ -14,6 +14,10 @@ use crate::store::{read, read_many};
 /// Messages of one page; an open batch at its end is left to the next.
 const MESSAGES: u64 = 200;
 
+/// From here on a position counts inbox entries: far above any number of messages, so that a thread may grow between two
+/// pages and none begins somewhere else than where the one before has ended.
+const ENTRIES: u64 = 1 << 62;
+
 /// How often a thread that changes meanwhile is looked at again.
 const TRIES: u32 = 4;
 
@@ -26,9 +30,9 @@ struct Thread<'a> {
     reserved: u64,
 }
 
-/// One page: `from` counts messages, then inbox entries. Returns where to go on in this thread. A finding counts only if
-/// the guards are the same after reading as before (trap 33), and if the thread is still listed: one that was deleted since
-/// its place in the list was read is nothing to look at.
+/// One page: `from` counts messages, and from [`ENTRIES`] on inbox entries. Returns where to go on in this thread. A finding
+/// counts only if the guards are the same after reading as before (trap 33), and if the thread is still listed: one that
+/// was deleted since its place in the list was read is nothing to look at.
 pub(super) fn page(ports: &Ports, place: &Place, birth: u64, from: u64, page: &mut Page) -> Result<Option<u64>, Error> {
     let p = place.partition;
     let guards = [place.head(), keys::queue(p), keys::list_entry(p, List::Births, birth)];
@@ -84,12 +88,13 @@ fn look(ports: &Ports, place: &Place, birth: u64, from: u64, page: &mut Page) ->
     }
     if from < thread.reserved {
         let next = thread.messages(from, page)?;
-        return Ok((next < thread.reserved || thread.inbox.next > 0).then_some(next));
+        let entries = (thread.inbox.next > 0).then_some(ENTRIES);
+        return Ok(if next < thread.reserved { Some(next) } else { entries });
     }
-    let k = from - thread.reserved;
-    let end = thread.inbox.next.min(k + PAGE / 2);
-    thread.entries(k, end, page)?;
-    Ok((end < thread.inbox.next).then_some(thread.reserved + end))
+    let k = from.saturating_sub(ENTRIES);
+    let end = thread.inbox.next.min(k.saturating_add(PAGE / 2));
+    thread.entries(k.min(end), end, page)?;
+    Ok((end < thread.inbox.next).then_some(ENTRIES.saturating_add(end)))
 }
 
 impl Thread<'_> {
