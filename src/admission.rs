@@ -158,6 +158,12 @@ impl Admission<'_> {
                 None => continue,
             }
             if let Some(sub) = snapshot.sub {
+                if mutation::is(self.ports.host, "write-on-repeat") {
+                    let (expect, queue) = snapshot.queue;
+                    let new = Queue { nonce: nonce(self.ports.clock), ..queue };
+                    let key = keys::queue(place.partition);
+                    store::commit(self.ports.store, Guard { key: key.clone(), expect }, &[put(key, &new)])?;
+                }
                 return self.existing(id, sub, place);
             }
             match snapshot.head.as_ref().map(|h| &h.stage) {
@@ -232,6 +238,9 @@ impl Admission<'_> {
                  Repeat the first request to get its answer, or use another key."
             );
             return Err(Problem::new(409, "conflict", detail).with("field", field).with("id", id).into());
+        }
+        if mutation::is(self.ports.host, "forget-the-outcome") {
+            return Ok(Accepted { id, sub: Submission { state: State::Queued, outcome: None, ..sub }, place });
         }
         Ok(Accepted { id, sub, place })
     }

@@ -16,6 +16,13 @@ use crate::store::{read, read_many};
 /// Messages of one page; an open batch at its end is left to the next.
 const MESSAGES: u64 = 200;
 
+/// From here on a position counts inbox entries: far above any number of messages, so that a thread may grow between two
+/// pages and none begins somewhere else than where the one before has ended.
+const ENTRIES: u64 = 1 << 62;
+
+/// From here on it counts numbers of the journal.
+const JOURNAL: u64 = 1 << 63;
+
 /// Numbers of the journal of one page.
 const RING_PAGE: u64 = 200;
 
@@ -31,12 +38,18 @@ struct Thread<'a> {
     reserved: u64,
 }
 
-/// One page: `from` counts messages, then inbox entries, then numbers of the journal. Returns where to go on in this thread. A finding counts only if
-/// the guards are the same after reading as before (trap 33).
+/// One page: `from` counts messages, from [`ENTRIES`] on inbox entries, and from [`JOURNAL`] on numbers of the journal.
+/// Returns where to go on in this thread. A finding counts only if the guards are the same after reading as before
+/// (trap 33), and if the thread is still listed: one that was deleted since its place in the list was read is nothing to
+/// look at.
 pub(super) fn page(ports: &Ports, place: &Place, birth: u64, from: u64, page: &mut Page) -> Result<Option<u64>, Error> {
-    let guards = [place.head(), keys::queue(place.partition)];
+    let p = place.partition;
+    let guards = [place.head(), keys::queue(p), keys::list_entry(p, List::Births, birth)];
     for attempt in 1.. {
         let before = read(ports.store, guards.clone())?;
+        if before[2].is_none() {
+            return Ok(None);
+        }
         let mut found = Page::default();
         let next = look(ports, place, birth, from, &mut found)?;
         let still = found.findings.is_empty() || read(ports.store, guards.clone())? == before;
@@ -84,22 +97,21 @@ fn look(ports: &Ports, place: &Place, birth: u64, from: u64, page: &mut Page) ->
     }
     if from < thread.reserved {
         let next = thread.messages(from, page)?;
-        return Ok(Some(next));
+        return Ok(Some(if next < thread.reserved { next } else { ENTRIES }));
     }
-    let entries = thread.reserved + thread.inbox.next;
-    if from < entries {
-        let k = from - thread.reserved;
-        let end = thread.inbox.next.min(k + PAGE / 2);
-        thread.entries(k, end, page)?;
+    if from < JOURNAL {
+        let k = from.saturating_sub(ENTRIES);
+        let end = thread.inbox.next.min(k.saturating_add(PAGE / 2));
+        thread.entries(k.min(end), end, page)?;
         if end < thread.inbox.next {
-            return Ok(Some(thread.reserved + end));
+            return Ok(Some(ENTRIES + end));
         }
     }
-    let at = from.max(entries) - entries;
     let (low, high) = journal::span(&thread.head);
-    let end = (high - low).min(at + RING_PAGE);
-    thread.ring(low + at, low + end, page)?;
-    Ok((low + end < high).then_some(entries + end))
+    let at = low.max(from.saturating_sub(JOURNAL));
+    let end = high.min(at.saturating_add(RING_PAGE));
+    thread.ring(at.min(end), end, page)?;
+    Ok((end < high).then_some(JOURNAL.saturating_add(end)))
 }
 
 impl Thread<'_> {

@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 use super::trace::Entry;
 use crate::engine::{End, Import};
 use crate::script::Script;
-use crate::tools::Policy;
-use crate::tools::WEBHOOK;
 use crate::tools::scripted::Execution;
+use crate::tools::{Policy, WEBHOOK};
 
 /// What became of the calls of one tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
