@@ -212,13 +212,15 @@ async fn a_frozen_owner_tells_nothing_any_more() {
 /// after its deletion, and when another thread has its name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_write_is_dropped() {
-    for then in ["takeover", "deletion", "rebirth"] {
+    for then in ["takeover", "ended", "cancelled", "deletion", "rebirth"] {
         let late = Arc::new(AppendsStore::new(Arc::new(MemoryStore::new()), Appends::Late));
-        let (mut world, _gate, _) = in_an_answer(late.clone()).await;
+        let (mut world, _gate, id) = in_an_answer(late.clone()).await;
         world.host.clone().shutdown().await;
         // What comes late from now on is the first owner's alone.
         world = Setup::new(SCRIPT).store(late.clone()).world().await;
         match then {
+            "ended" => world.clock.advance(25 * 3_600_000),
+            "cancelled" => assert_eq!(world.cancel(&id).await.status, 202),
             "deletion" | "rebirth" => assert_eq!(world.delete("t").await.status, 202),
             _ => {}
         }
