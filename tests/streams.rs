@@ -1,0 +1,224 @@
+//! Streams: each ends with the outcome of its submission, however that ends and whatever became of the journal; and what
+//! a host needs of them to serve many.
+#![cfg(not(target_family = "wasm"))]
+
+use std::sync::Arc;
+
+use host_sim::data::{Request, Response};
+use host_sim::store::memory::MemoryStore;
+use host_sim::store::Store;
+use serde_json::{Value, json};
+use writ_tests::{CrashStore, Fault, Gate, Setup, Viewer, World, until};
+
+const SCRIPT: &str = r#"
+[model]
+repeat_last = true
+[[answer]]
+when = "look"
+text = "Let me look."
+calls = [{ name = "look" }]
+[[answer]]
+when = "fail"
+text = "I can't."
+chunks = 2
+fail = { kind = "refused", message = "No.", after_chunks = 1 }
+[[answer]]
+when = "flaky"
+text = "Hello."
+fail = { kind = "transient", times = 1, message = "429" }
+[[answer]]
+when = "long"
+text = "0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789"
+chunks = 90
+[[answer]]
+text = "Hello."
+[[tool]]
+name = "look"
+reply = "seen"
+delay_ms = 5000
+"#;
+
+fn id_of(response: &Response) -> String {
+    assert!(response.status < 300, "{}: {}", response.status, response.text());
+    response.json().expect("JSON")["id"].as_str().expect("an id").to_owned()
+}
+
+fn settled(id: &str, rest: Value) -> Value {
+    let mut event = json!({"type": "settled", "submission": id});
+    event.as_object_mut().expect("an object").extend(rest.as_object().expect("an object").clone());
+    event
+}
+
+/// The stream of a submission has ended for this viewer, for one that comes now, and for one that comes back at any
+/// number; each of them has seen the outcome once, at its end, and nothing of another submission.
+async fn has_ended(world: &World, mut viewer: Viewer, thread: &str, id: &str, outcome: Value) {
+    viewer.look(&world.host).await.expect("the stream is there");
+    let mut all = vec![viewer];
+    for after in 0..=world.last_number(thread).await {
+        all.push(world.seen(thread, &format!("?submission={id}&after={after}")).await);
+    }
+    for viewer in &all {
+        assert!(viewer.ended, "{:#?}", viewer.frames);
+        assert_eq!(viewer.of("settled"), [&settled(id, outcome.clone())], "{:#?}", viewer.frames);
+        assert_eq!(viewer.frames.last().expect("a frame").1["type"], "settled");
+        let foreign = viewer.frames.iter().find(|(_, e)| e["type"] != "gap" && e["submission"] != id);
+        assert_eq!(foreign, None);
+    }
+    let stored = world.submission(id).await;
+    assert_eq!((&stored["state"], &stored["outcome"]["status"]), (&json!("settled"), &outcome["status"]));
+}
+
+/// A world whose thread `t` is in the middle of an answer.
+async fn busy(store: Arc<dyn Store>, message: &str) -> (World, Arc<Gate>, String) {
+    let mut world = Setup::new(SCRIPT).store(store).world().await;
+    let gate = Gate::close(&mut world).await;
+    let id = world.accept("t", "busy", message).await;
+    until(|| world.model.calls() > 0).await;
+    (world, gate, id)
+}
+
+/// Shows A12, A22: failures and budgets, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_with_each_outcome_of_a_run() {
+    let failed = |code: &str, message: &str| json!({"status": "failed", "error": {"code": code, "message": message}});
+    let cases = [
+        ("hi", json!({}), json!({"status": "completed", "message": 1})),
+        ("look", json!({}), json!({"status": "completed", "message": 3})),
+        ("flaky", json!({}), json!({"status": "completed", "message": 1})),
+        ("fail", json!({}), failed("model", "The model failed (refused): No.")),
+        ("look", json!({"turns": 1}), failed("budget", "1 turns were used; the limit of this submission is 1.")),
+        ("look", json!({"deadlineMs": 1000}), failed("deadline", "")),
+    ];
+    for (message, limits, mut outcome) in cases {
+        let mut world = Setup::new(SCRIPT).limits(limits.clone()).world().await;
+        let gate = Gate::close(&mut world).await;
+        let id = world.accept("t", "k", message).await;
+        let mut viewer = world.viewer("t", &format!("?submission={id}")).await;
+        viewer.look(&world.host).await.expect("the stream is there");
+        assert!(!viewer.ended, "{:#?}", viewer.frames);
+        gate.open();
+        world.host.settled().await;
+        if outcome["error"]["code"] == "deadline" {
+            outcome["error"] = world.submission(&id).await["outcome"]["error"].clone();
+            assert_eq!(outcome["error"]["code"], "deadline");
+        }
+        has_ended(&world, viewer, "t", &id, outcome).await;
+        let retried = world.journal("t").await;
+        let retries: Vec<&Value> = retried.of("retrying");
+        assert_eq!(retries.len(), usize::from(message == "flaky"), "{retries:?}");
+        assert!(retries.iter().all(|e| e["count"] == 1 && e["reason"] == "429" && e["due"].is_u64()), "{retries:?}");
+        world.check().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_when_its_submission_is_cancelled_or_delivered() {
+    let (world, gate, first) = busy(Arc::new(MemoryStore::new()), "look").await;
+    let queued = world.accept("t", "queued", "hi").await;
+    let steer = id_of(&world.submit_body("t", "steer", &json!({"message": "ho", "options": {"steer": true}})).await);
+    let mut viewers = Vec::new();
+    for id in [&first, &queued, &steer] {
+        let mut viewer = world.viewer("t", &format!("?submission={id}")).await;
+        viewer.look(&world.host).await.expect("the stream is there");
+        assert!(!viewer.ended);
+        viewers.push(viewer);
+    }
+    let mut viewers = viewers.into_iter();
+    let mut next = || viewers.next().expect("a viewer");
+    let (running, waiting, steering) = (next(), next(), next());
+    let aborted = json!({"status": "aborted", "reason": "cancelled"});
+
+    // The one that waits is told at once, in the middle of the other's answer.
+    assert_eq!(world.cancel(&queued).await.status, 202);
+    let mut record = Value::Null;
+    while record["state"] != "settled" {
+        tokio::task::yield_now().await;
+        record = world.submission(&queued).await;
+    }
+    has_ended(&world, waiting, "t", &queued, aborted.clone()).await;
+
+    // The answer calls a tool; after it the message that steers is delivered, and then the model waits again.
+    gate.let_go(4);
+    until(|| world.model.calls() == 2).await;
+    has_ended(&world, steering, "t", &steer, json!({"status": "completed", "message": null})).await;
+
+    assert_eq!(world.cancel(&first).await.status, 202);
+    world.host.settled().await;
+    has_ended(&world, running, "t", &first, aborted).await;
+    world.check().await;
+}
+
+/// In the middle of a deletion its outcome is told; after it the submission is gone, and the stream says that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_when_its_thread_is_deleted() {
+    let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let (first, _gate, id) = busy(inner.clone(), "hi").await;
+    let watching = |from: &Viewer| Viewer { tail: from.tail.clone(), frames: Vec::new(), ended: false };
+    let viewer = first.viewer("t", &format!("?submission={id}")).await;
+    first.host.clone().shutdown().await;
+    // Closed, and the run brought to rest; the host dies before the next commit.
+    let crash = Arc::new(CrashStore::new(inner.clone(), 2, Fault::KillBefore));
+    let second = Setup::new(SCRIPT).store(crash.clone()).world().await;
+    assert_eq!(second.delete("t").await.status, 202);
+    crash.killed().await;
+    let mut middle = watching(&viewer);
+    middle.look(&second.host).await.expect("the stream is there");
+    assert_eq!(middle.of("settled"), [&settled(&id, json!({"status": "aborted", "reason": "deleted"}))]);
+    assert!(middle.ended);
+    second.host.shutdown().await;
+
+    let third = Setup::new(SCRIPT).store(inner).world().await;
+    third.host.sweep().await.expect("a sweep");
+    third.host.settled().await;
+    // Also when another thread has the name meanwhile.
+    for round in 0..2 {
+        let mut late = watching(&viewer);
+        late.look(&third.host).await.expect("the stream is there");
+        let (_, last) = late.frames.last().expect("a frame");
+        assert_eq!((last, late.ended), (&json!({"type": "gone", "submission": id}), true), "round {round}");
+        assert_eq!(third.send(Request::get(third.route("t", &format!("stream?submission={id}")))).await.status, 404);
+        third.ask("t", "another", "hi").await;
+    }
+    third.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_when_a_copy_is_whole() {
+    let world = World::new(SCRIPT).await;
+    let message = |i: u64| json!({"role": "user", "content": [{"type": "text", "text": i.to_string()}]});
+    world.import("long", json!({}), &(0..120).map(message).collect::<Vec<_>>()).await;
+    world.ask("short", "k", "hi").await;
+    for from in ["short", "long"] {
+        let to = format!("{from}-copy");
+        let id = id_of(&world.post(from, "fork", "fork", &json!({"to": to})).await);
+        world.host.settled().await;
+        let viewer = world.viewer(&to, &format!("?submission={id}")).await;
+        has_ended(&world, viewer, &to, &id, json!({"status": "completed", "message": null})).await;
+        let foreign = world.send(Request::get(world.route("short", &format!("stream?submission={id}")))).await;
+        assert_eq!(foreign.status, 404, "a submission of another thread");
+    }
+    world.check().await;
+}
+
+/// `Prefer: wait=N`: the host is told what to wait for, how long, and what to answer then.
+/// Shows B30: what settles before the wait begins has ended when it is first looked at.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_ends_with_the_outcome() {
+    let (world, gate, _) = busy(Arc::new(MemoryStore::new()), "hi").await;
+    let path = world.route("t", "submissions");
+    let request = Request::post(&path, &json!({"message": "hi"})).header("idempotency-key", "k");
+    let answer = world.send(request.clone().header("prefer", "respond-async, wait=7")).await;
+    let wait = answer.wait.clone().expect("a wait");
+    let id = id_of(&answer);
+    assert_eq!((answer.status, wait.ms, &wait.then), (202, 7_000, &format!("/v1/submissions/{id}")));
+    assert_eq!(answer.header("preference-applied"), Some("wait=7"));
+    let page = world.host.follow(&wait.tail.feed, wait.tail.after).await.expect("a page");
+    assert_eq!((page.frames.len(), page.end), (0, false));
+    gate.open();
+    world.host.settled().await;
+    let page = world.host.follow(&wait.tail.feed, wait.tail.after).await.expect("a page");
+    assert_eq!((page.frames.len(), page.end), (0, true));
+    // Asked again there is nothing to wait for.
+    let again = world.send(request.header("prefer", "wait=7")).await;
+    assert_eq!((again.status, &again.wait, again.header("preference-applied")), (200, &None, None));
+}
