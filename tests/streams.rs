@@ -222,3 +222,23 @@ async fn a_wait_ends_with_the_outcome() {
     let again = world.send(request.header("prefer", "wait=7")).await;
     assert_eq!((again.status, &again.wait, again.header("preference-applied")), (200, &None, None));
 }
+
+/// I2: a preference that can't be is refused before anything is stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_preference_changes_nothing() {
+    let world = World::new(SCRIPT).await;
+    world.ask("t", "k", "hi").await;
+    let before = world.store.dump().await.expect("a dump");
+    let fork = json!({"to": "u"});
+    for (route, body) in [("submissions", json!({"message": "hi"})), ("fork", fork)] {
+        for wait in ["wait=301", "wait=soon", "wait=-1", "wait="] {
+            let answer = world.send(Request::post(world.route("t", route), &body).header("prefer", wait)).await;
+            assert_eq!(
+                (answer.status, answer.json().expect("JSON")["field"].as_str()),
+                (422, Some("prefer")),
+                "{wait}"
+            );
+            assert_eq!(world.store.dump().await.expect("a dump"), before, "{route}: {wait}");
+        }
+    }
+}
