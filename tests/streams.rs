@@ -200,6 +200,32 @@ async fn a_stream_ends_when_a_copy_is_whole() {
     world.check().await;
 }
 
+/// Every number is published, with an event that a host takes: what is too large for it is named only.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_messages_are_published_by_name() {
+    let script = format!(
+        "[[answer]]\ncalls = [{{ name = \"look\", arguments = {{ a = {:?} }} }}]\n[[answer]]\ntext = {:?}\n\
+         [[tool]]\nname = \"look\"\nreply = \"{}\"\n",
+        "a".repeat(70_000),
+        "b".repeat(100_000),
+        // Six bytes each in an event, one in a text.
+        "\\u0001".repeat(20_000),
+    );
+    let world = World::new(&script).await;
+    let mut published = world.host.watch();
+    world.ask("t", "k", "hi").await;
+    let mut numbers = Vec::new();
+    while let Ok(shown) = published.try_recv() {
+        assert!(shown.event.len() <= 64 * 1024, "{} bytes", shown.event.len());
+        numbers.push(shown.number);
+    }
+    assert_eq!(numbers, world.journal("t").await.numbers());
+    // Who follows gets all of it.
+    let journal = world.journal("t").await;
+    assert!(journal.of("messages").iter().all(|event| event["messages"][0]["message"]["role"].is_string()));
+    world.check().await;
+}
+
 /// `Prefer: wait=N`: the host is told what to wait for, how long, and what to answer then.
 /// Shows B30: what settles before the wait begins has ended when it is first looked at.
 #[tokio::test(flavor = "multi_thread")]
