@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use host_sim::data::{Request, Response};
 use host_sim::store::memory::MemoryStore;
-use host_sim::store::Store;
+use host_sim::store::{Guard, Store, Write};
 use serde_json::{Value, json};
-use writ_tests::{CrashStore, Fault, Gate, Setup, Viewer, World, until};
+use writ_tests::{Appends, AppendsStore, CrashStore, Fault, Gate, Setup, Viewer, World, until};
 
 const SCRIPT: &str = r#"
 [model]
@@ -197,6 +197,90 @@ async fn a_stream_ends_when_a_copy_is_whole() {
         let foreign = world.send(Request::get(world.route("short", &format!("stream?submission={id}")))).await;
         assert_eq!(foreign.status, 404, "a submission of another thread");
     }
+    world.check().await;
+}
+
+/// The outcome is a fact of the record: it is told whatever became of the journal. Its number is a cursor to go on from:
+/// nothing that comes is before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_outcome_is_told_without_the_journal() {
+    for overwritten in [false, true] {
+        let inner = Arc::new(MemoryStore::new());
+        let mut world = Setup::new(SCRIPT).store(inner.clone()).world().await;
+        let done = world.ask("t", "a", "hi").await;
+        let id = done["id"].as_str().expect("an id");
+        let all = inner.dump().await.expect("a dump");
+        let is_head = |key: &str| key.contains("/ses/") && key.matches('/').count() == 3;
+        let (key, value) = all.iter().find(|(key, _)| is_head(key)).expect("a head").clone();
+        let mut head: Value = serde_json::from_slice(&value).expect("JSON");
+        let mut writes = Vec::new();
+        if overwritten {
+            for field in ["jupto", "jused"] {
+                head[field] = json!(head[field].as_u64().expect("a number") + 30_000);
+            }
+        } else {
+            let slots = all.into_iter().filter(|(key, _)| key.contains("/j/"));
+            writes.extend(slots.map(|(key, _)| Write { key, value: None }));
+        }
+        writes.push(Write { key: key.clone(), value: Some(head.to_string().into_bytes()) });
+        inner.commit(Guard { key, expect: Some(value) }, writes).await.expect("a commit");
+        let outcome = json!({"status": "completed", "message": 1});
+        let viewer = world.viewer("t", &format!("?submission={id}&after=0")).await;
+        if !overwritten {
+            has_ended(&world, viewer, "t", id, outcome.clone()).await;
+        }
+        // Now another one is at work, whose numbers are reserved but not used.
+        let gate = Gate::close(&mut world).await;
+        let asked = world.model.calls();
+        world.accept("t", "b", "hi").await;
+        until(|| world.model.calls() > asked).await;
+        let mut viewer = world.viewer("t", &format!("?submission={id}&after=0")).await;
+        viewer.look(&world.host).await.expect("the stream is there");
+        assert_eq!((viewer.of("settled"), viewer.ended), (vec![&settled(id, outcome)], true));
+        let mut going_on = world.viewer("t", &format!("?after={}", viewer.tail.after)).await;
+        gate.open();
+        world.host.settled().await;
+        going_on.look(&world.host).await.expect("the stream is there");
+        let kinds: Vec<&Value> = going_on.frames.iter().map(|(_, event)| &event["type"]).collect();
+        assert_eq!(kinds, ["text", "messages", "settled"]);
+    }
+}
+
+/// Who waits behind a long answer on a store that loses every second piece gets its gaps, page by page.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_gaps_are_many_pages() {
+    let text = "x".repeat(900);
+    let script = format!("[model]\nrepeat_last = true\n[[answer]]\ntext = {text:?}\nchunks = 900\n");
+    let store = Arc::new(AppendsStore::new(Arc::new(MemoryStore::new()), Appends::HalfLost));
+    let mut world = Setup::new(&script).store(store).world().await;
+    let gate = Gate::close(&mut world).await;
+    world.accept("t", "a", "hi").await;
+    let queued = world.accept("t", "b", "hi").await;
+    gate.let_go(900);
+    until(|| world.store.calls().appends == 900).await;
+    let seen = world.seen("t", &format!("?submission={queued}")).await;
+    assert_eq!((seen.frames.len(), seen.of("gap").len()), (449, 449));
+    gate.open();
+    world.host.settled().await;
+    world.check().await;
+}
+
+/// What a look at an answer that grows costs does not depend on how many numbers are reserved for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_is_two_reads_at_most() {
+    let (world, gate, _) = busy(Arc::new(MemoryStore::new()), "long").await;
+    let mut viewer = world.viewer("t", "").await;
+    for pieces in 1..=90 {
+        gate.let_go(1);
+        until(|| world.store.calls().appends == pieces).await;
+        let calls = world.store.calls();
+        let page = world.host.follow(&viewer.tail.feed, viewer.tail.after).await.expect("a page");
+        let cost = world.calls_since(calls);
+        assert!(page.frames.len() == 1 && cost.reads <= 2, "{cost:?}");
+        viewer.tail.after = page.frames[0].number;
+    }
+    gate.open();
+    world.host.settled().await;
     world.check().await;
 }
 
