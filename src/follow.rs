@@ -114,25 +114,20 @@ pub fn follow(ports: &Ports, feed: &Feed, after: u64) -> Result<Page, Refusal> {
                 let gap = json!({"type": "gap", "from": from, "to": at - 1, "messages": event.at});
                 page.frames.push((at - 1, gap));
             }
-            if !feed.shows(&event.event) {
-                continue;
+            if feed.shows(&event.event) {
+                let shown = whole(ports, &feed.place, &event.event)?;
+                size += shown.to_string().len();
+                page.end = feed.what != What::Thread && shown["type"] == "settled";
+                page.frames.push((at, shown));
             }
-            let shown = whole(ports, &feed.place, &event.event)?;
-            size += shown.to_string().len();
-            let ends = feed.what != What::Thread && shown["type"] == "settled";
-            page.frames.push((at, shown));
-            if ends {
-                page.end = true;
-                return Ok(page);
-            }
-            if size > PAGE_BYTES || page.frames.len() + 2 > FRAMES_MAX {
+            if page.end || size > PAGE_BYTES || page.frames.len() + 2 > FRAMES_MAX {
                 return Ok(page);
             }
         }
         if at >= high {
             // The outcome is a fact of the record: it is told even when the journal has forgotten it.
             if let Some(settled) = chunk.settled {
-                page.frames.push((high.max(after), settled));
+                page.frames.push((chunk.used.max(after), settled));
                 page.end = true;
             }
             break;
@@ -147,6 +142,8 @@ struct Chunk {
     span: (u64, u64),
     /// The last number that was asked for.
     end: u64,
+    /// The last number that was used when the head was committed: behind it come pieces alone.
+    used: u64,
     events: BTreeMap<u64, Event>,
     settled: Option<Value>,
 }
@@ -181,10 +178,10 @@ impl Chunk {
                 // A copy that is not published, or a thread that goes: there is nothing but the outcome.
                 return match feed.what {
                     What::Thread => Err(Problem::not_found().into()),
-                    _ => Ok(Self { span: (after, after), end: after, events: BTreeMap::new(), settled }),
+                    _ => Ok(Self { span: (after, after), end: after, used: after, events: BTreeMap::new(), settled }),
                 };
             };
-            let span = span(&head);
+            let mut span = span(&head);
             if from < span.0 {
                 from = span.0;
                 continue;
@@ -196,7 +193,11 @@ impl Chunk {
                     events.insert(n, event);
                 }
             }
-            return Ok(Self { span, end, events, settled });
+            if from >= head.jused && events.is_empty() {
+                // Pieces come in order, so there is nothing behind so many that are missing; or a commit tells of it.
+                span.1 = from;
+            }
+            return Ok(Self { span, end, used: head.jused, events, settled });
         }
     }
 }

@@ -18,8 +18,8 @@ pub const BLOCK: u64 = 2048;
 /// A working head with fewer numbers left reserves a new block in its next commit, so an answer begins with so many.
 const BLOCK_LEAST: u64 = 1024;
 
-/// Largest event for live viewers that carries its message, in bytes of text.
-const SHOWN_BYTES_MAX: usize = 32 * 1024;
+/// Largest event for live viewers, in bytes (`wit/events.wit`): beyond it, messages are named and not shown.
+const SHOWN_BYTES_MAX: usize = 64 * 1024;
 
 /// Longest text of one event, in bytes: with escapes it stays far below the limit of an event.
 pub const TEXT_BYTES_MAX: usize = 8 * 1024;
@@ -69,10 +69,7 @@ impl Session<'_> {
         if self.journal.submission.is_none() {
             return;
         }
-        let mut shown = json!({"number": n, "role": message.role});
-        if message.plain_text().len() < SHOWN_BYTES_MAX {
-            shown["message"] = serde_json::to_value(message).unwrap_or_default();
-        }
+        let shown = json!({"number": n, "role": message.role, "message": message});
         match self.journal.facts.last_mut() {
             Some(Fact::Messages(numbers)) => numbers.push((n, shown)),
             _ => self.journal.facts.push(Fact::Messages(vec![(n, shown)])),
@@ -84,20 +81,17 @@ impl Session<'_> {
         let mut shown = Vec::new();
         for fact in core::mem::take(&mut self.journal.facts) {
             let (event, show) = match fact {
-                Fact::Event(event) => (event.clone(), event),
+                Fact::Event(event) => (event.clone(), event.to_string()),
                 Fact::Messages(messages) => {
                     let numbers: Vec<u64> = messages.iter().map(|(n, _)| *n).collect();
-                    let seen: Vec<Value> = messages.into_iter().map(|(_, m)| m).collect();
                     let of = &self.journal.submission;
-                    (
-                        json!({"type": "messages", "submission": of, "numbers": numbers}),
-                        json!({"type": "messages", "submission": of, "messages": seen}),
-                    )
+                    let event = json!({"type": "messages", "submission": of, "numbers": numbers});
+                    (event, live(of.as_deref(), messages.into_iter().map(|(_, m)| m).collect()))
                 }
             };
             let n = self.number();
             writes.push(put(self.place.ring(n), &self.event(n, event)));
-            shown.push((n, show.to_string()));
+            shown.push((n, show));
         }
         let used = self.journal.next - 1;
         self.head.jused = used;
@@ -151,6 +145,20 @@ impl Session<'_> {
     fn event(&self, n: u64, event: Value) -> Event {
         Event { n, born: self.head.born, at: self.head.count, event }
     }
+}
+
+/// What live viewers get of messages: themselves, or only which they are.
+fn live(submission: Option<&str>, mut messages: Vec<Value>) -> String {
+    let text =
+        |messages: &[Value]| json!({"type": "messages", "submission": submission, "messages": messages}).to_string();
+    let whole = text(&messages);
+    if whole.len() <= SHOWN_BYTES_MAX {
+        return whole;
+    }
+    for message in messages.iter_mut().filter_map(Value::as_object_mut) {
+        message.remove("message");
+    }
+    text(&messages)
 }
 
 /// How long to hold a piece back, so that so many numbers last for an answer of any length.

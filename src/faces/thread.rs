@@ -147,8 +147,9 @@ pub(super) fn submit(call: &Call) -> Answer {
     let address = call.address()?;
     let delivery = Delivery::parse(&call.request.body)?;
     let steer = delivery.steer;
+    let wait_ms = call.wait_ms()?;
     let accepted = admission::submit(call.ports, call.agents, address, call.key()?, &delivery)?;
-    receipt(call, accepted, steer.then_some(Signal::Steer))
+    receipt(call, accepted, steer.then_some(Signal::Steer), wait_ms)
 }
 
 pub(super) fn messages(call: &Call) -> Answer {
@@ -175,7 +176,8 @@ pub(super) fn messages(call: &Call) -> Answer {
 pub(super) fn fork(call: &Call) -> Answer {
     let address = call.address()?;
     let body: ForkBody = call.body()?;
-    receipt(call, forks::fork(call.ports, address, call.key()?, &body.to, body.at)?, None)
+    let wait_ms = call.wait_ms()?;
+    receipt(call, forks::fork(call.ports, address, call.key()?, &body.to, body.at)?, None, wait_ms)
 }
 
 pub(super) fn import(call: &Call) -> Answer {
@@ -194,8 +196,7 @@ pub(super) fn import_page(call: &Call) -> Answer {
 }
 
 /// What is pending is handed to the host again: a lost hint costs nothing (trap 14).
-fn receipt(call: &Call, accepted: Accepted, signal: Option<Signal>) -> Answer {
-    let wait_ms = call.wait_ms()?;
+fn receipt(call: &Call, accepted: Accepted, signal: Option<Signal>, wait_ms: Option<u32>) -> Answer {
     let Accepted { id, sub, place } = accepted;
     let path = format!("/v1/submissions/{id}");
     if sub.is_settled() {

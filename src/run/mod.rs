@@ -169,7 +169,9 @@ fn step(
             match plan.action {
                 Action::End(outcome) => {
                     turn.s.head.epoch += 1;
-                    let writes = inputs.writes(&mut turn.s, &snapshot.records)?;
+                    let mut writes = inputs.writes(&mut turn.s, &snapshot.records)?;
+                    // Whoever was at work here has nothing more to tell (trap 16).
+                    writes.push(journal_guard(&turn.s));
                     turn.end(outcome, writes)?;
                 }
                 action => {

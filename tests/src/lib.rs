@@ -2,16 +2,22 @@
 //! clock, and a store that counts its calls, checks the protocol's rules, and can be made to crash.
 #![cfg(not(target_family = "wasm"))]
 
+mod appends;
 mod crash;
+mod gate;
 mod heard;
 mod rules;
 mod survive;
+mod viewer;
 mod watched;
 
+pub use appends::{Appends, AppendsStore};
 pub use crash::{CrashStore, Fault};
+pub use gate::Gate;
 pub use heard::Heard;
 pub use rules::{RulesStore, Watch};
 pub use survive::{Kill, Survived, survive};
+pub use viewer::{Frame, Viewer, gap};
 pub use watched::WatchedModel;
 pub use writ_sim as sim;
 
