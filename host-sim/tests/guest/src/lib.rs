@@ -36,9 +36,9 @@ impl Guest for Component {
                 response.body = Body::Bytes([who.as_bytes(), b" ", &request.body].concat());
             }
             "/work" => response.work = lines.iter().map(|line| work(line)).collect(),
-            path if path.starts_with("/stream") => response.body = Body::Stream(tail(path)),
+            path if under(path, "/stream") => response.body = Body::Stream(tail(path)),
             // Then the path in the first line is asked.
-            path if path.starts_with("/wait") => {
+            path if under(path, "/wait") => {
                 response.body = Body::Bytes(b"not yet".to_vec());
                 response.wait = Some(Wait {
                     tail: tail(path),
@@ -157,6 +157,11 @@ fn work(line: &str) -> Work {
         submission: None,
         signal,
     }
+}
+
+fn under(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// What `/stream` streams and `/wait` waits for: `/stream/quiet` streams the feed `quiet`.

@@ -185,6 +185,7 @@ fn model_events(name: &str, max: u32) -> String {
             Ok(events) => {
                 seen.push(format!("{events:?}"));
                 if matches!(events[..], [model::Event::Signal]) {
+                    control::poll();
                     return seen.join(" ");
                 }
             }
