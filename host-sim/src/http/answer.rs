@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::problem::Problem;
 use super::server::{Phase, Shared};
@@ -43,17 +44,19 @@ impl Shared {
         if self.loopback {
             local::check(parts)?;
         }
-        let drains = *self.phase.borrow() != Phase::Serving;
-        let reads = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
+        let drains = || *self.phase.borrow() != Phase::Serving;
         if parts.uri.path() == "/readyz" && parts.method == Method::GET {
-            return Ok(ready(drains));
+            return Ok(ready(drains()));
         }
-        if drains && !reads {
-            return Err(Problem::draining().closing());
+        let mut writing = None;
+        if !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS) {
+            // Taken before the look, so that the drain waits for all that are not refused here.
+            let permit = self.writes.clone().try_acquire_owned().ok().filter(|_| !drains());
+            writing = Some(permit.ok_or_else(|| Problem::draining().closing())?);
         }
         let request = request::take(parts, body, self.options.body).await?;
         let headers = request.headers.clone();
-        let response = self.respond(request, id).await?;
+        let response = self.respond(request, writing, id).await?;
         let response = match response.wait.clone() {
             Some(wait) => self.wait(wait, headers, response, id).await,
             None => response,
@@ -63,12 +66,17 @@ impl Shared {
 
     /// Hands a request to the component. It is answered to its end even when the caller leaves: a call that is dropped
     /// is a crash, and everybody could make as many as he likes.
-    async fn respond(&self, request: data::Request, id: &str) -> Result<data::Response, Problem> {
+    async fn respond(
+        &self,
+        request: data::Request,
+        writing: Option<OwnedSemaphorePermit>,
+        id: &str,
+    ) -> Result<data::Response, Problem> {
         let busy = |_| Problem::busy("requests", self.options.requests);
         let permit = self.requests.clone().try_acquire_owned().map_err(busy)?;
         let host = self.host.clone();
         let answered = tokio::spawn(async move {
-            let _permit = permit;
+            let _held = (permit, writing);
             host.respond(request).await
         });
         let broken = |text: String| HostError::Trapped { export: "respond", reason: text, panic: None };
@@ -95,7 +103,7 @@ impl Shared {
         }
         let request = data::Request { headers, ..data::Request::get(then) };
         // What was answered at first stays true.
-        self.respond(request, id).await.unwrap_or(now)
+        self.respond(request, None, id).await.unwrap_or(now)
     }
 
     /// Waits until a feed has ended; false when this server stops first.

@@ -32,14 +32,15 @@ pub(super) fn check(parts: &Parts) -> Result<(), Problem> {
     Ok(())
 }
 
-/// `localhost`, `127.0.0.0/8` or `[::1]`, with any port, and nothing before an `@`.
+/// `localhost`, `127.0.0.0/8` or `[::1]`, with any port or none, and nothing else.
 fn is_loopback(authority: &Authority) -> bool {
     let host = authority.host();
     let six = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let named = host.eq_ignore_ascii_case("localhost")
         || host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
         || six.is_some_and(|host| host.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback()));
-    named && !authority.as_str().contains('@')
+    let port = authority.as_str().strip_prefix(host).unwrap_or("@");
+    named && (port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok()))
 }
 
 #[cfg(test)]

@@ -12,11 +12,13 @@ use super::problem::Problem;
 use crate::data::Request;
 
 /// Most headers.
-pub(super) const HEADERS_MAX: usize = 128;
+const HEADERS_MAX: usize = 128;
 /// Longest path with query, in bytes.
 const PATH_BYTES_MAX: usize = 8 << 10;
+/// Longest method, in bytes.
+const METHOD_BYTES_MAX: usize = 32;
 /// Largest body, in bytes.
-pub(super) const BODY_BYTES_MAX: usize = 262_144;
+const BODY_BYTES_MAX: usize = 262_144;
 /// So many bytes of a body that is too large are read and thrown away, so that who is still sending gets to the answer.
 const DISCARD_BYTES_MAX: usize = 4 << 20;
 /// And for so long at most.
@@ -29,6 +31,10 @@ pub(super) async fn take(parts: &Parts, body: Body, patience: Duration) -> Resul
     if path.len() > PATH_BYTES_MAX {
         let value = Some(path.len() as u64);
         return Err(Problem::too_large(StatusCode::URI_TOO_LONG, "The path", "bytes", value, PATH_BYTES_MAX).closing());
+    }
+    if parts.method.as_str().len() > METHOD_BYTES_MAX {
+        let detail = format!("A method has at most {METHOD_BYTES_MAX} characters.");
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "bad-method", detail).with("limit", METHOD_BYTES_MAX));
     }
     let headers = headers(parts)?;
     let body = self::body(parts, body, patience).await?;

@@ -10,7 +10,8 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
 
 use super::answer::answer;
 use super::options::ServeOptions;
@@ -64,7 +65,8 @@ pub(super) struct Shared {
     pub(super) loopback: bool,
     pub(super) requests: Arc<Semaphore>,
     pub(super) streams: Arc<Semaphore>,
-    connections: Arc<Semaphore>,
+    /// Requests that may change something.
+    pub(super) writes: Arc<Semaphore>,
 }
 
 /// Where the server is on its way.
@@ -115,7 +117,7 @@ impl Server {
             loopback: is_loopback(addr),
             requests: places(options.requests),
             streams: places(options.streams),
-            connections: places(options.connections),
+            writes: places(writes_max(&options) as usize),
             options,
         };
         Ok(Self { listener, addr, shared: Arc::new(shared) })
@@ -132,18 +134,10 @@ impl Server {
     }
 
     /// Serves until it is drained. Runs that were not done by then are still under way: shut the host down next; what
-    /// is unfinished goes on at its next start.
+    /// is unfinished goes on at its next start. Dropping the future ends all connections at once.
     pub async fn run(self) {
         let Self { listener, shared, .. } = self;
-        let accepting = tokio::spawn(accept(listener, shared.clone()));
-        shared.reaches(Phase::Draining).await;
-        let _ = tokio::time::timeout(shared.options.drain, shared.host.settled()).await;
-        // Streams tell what is stored, so all that was queued must be.
-        let _ = tokio::time::timeout(LAST_WORDS, shared.host.store().flush()).await;
-        shared.phase.send_replace(Phase::Ending);
-        let _ = accepting.await;
-        let all = u32::try_from(shared.options.connections.max(1)).unwrap_or(u32::MAX);
-        let _ = tokio::time::timeout(LAST_WORDS, shared.connections.acquire_many(all)).await;
+        tokio::join!(accept(listener, shared.clone()), shared.drain());
     }
 }
 
@@ -152,32 +146,53 @@ impl Shared {
         // It fails only without a sender, and that is in here.
         let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
     }
+
+    /// From the word to stop to the end of everything.
+    async fn drain(&self) {
+        self.reaches(Phase::Draining).await;
+        let quiet = async {
+            // What was let in before may still have to hand out its work.
+            let _all = self.writes.acquire_many(self.writes_max()).await;
+            self.host.settled().await;
+        };
+        let _ = tokio::time::timeout(self.options.drain, quiet).await;
+        // Streams tell what is stored, so all that was queued must be.
+        let _ = tokio::time::timeout(LAST_WORDS, self.host.store().flush()).await;
+        self.phase.send_replace(Phase::Ending);
+    }
+
+    /// One for each connection, and for each request whose caller has left.
+    fn writes_max(&self) -> u32 {
+        writes_max(&self.options)
+    }
+}
+
+fn writes_max(options: &ServeOptions) -> u32 {
+    u32::try_from(options.connections.saturating_add(options.requests)).unwrap_or(u32::MAX).max(1)
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let router = Router::new().fallback(answer).with_state(shared.clone());
+    let mut connections = JoinSet::new();
     loop {
-        let next = async {
-            let permit = shared.connections.clone().acquire_owned().await.ok()?;
-            Some((permit, listener.accept().await))
-        };
-        let (permit, accepted) = tokio::select! {
-            () = shared.reaches(Phase::Ending) => return,
-            next = next => match next {
-                Some(next) => next,
-                None => return,
-            },
+        let accepted = tokio::select! {
+            () = shared.reaches(Phase::Ending) => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept(), if connections.len() < shared.options.connections.max(1) => accepted,
         };
         match accepted {
-            Ok((stream, _)) => drop(tokio::spawn(connection(stream, permit, router.clone(), shared.clone()))),
+            Ok((stream, _)) => drop(connections.spawn(connection(stream, router.clone(), shared.clone()))),
             Err(_) => tokio::time::sleep(ACCEPT_WAIT).await,
         }
     }
+    drop(listener);
+    let all = async { while connections.join_next().await.is_some() {} };
+    // Those that are left are cut off.
+    let _ = tokio::time::timeout(LAST_WORDS, all).await;
 }
 
 /// One connection, until it ends. Errors are the caller's: there is nobody left to tell.
-async fn connection(stream: TcpStream, permit: OwnedSemaphorePermit, router: Router, shared: Arc<Shared>) {
-    let _permit = permit;
+async fn connection(stream: TcpStream, router: Router, shared: Arc<Shared>) {
     // Events are small, and each is to be seen now.
     let _ = stream.set_nodelay(true);
     let io = TokioIo::new(Patience::new(stream, shared.options.stall));

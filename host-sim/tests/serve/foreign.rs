@@ -10,10 +10,13 @@ use super::client::{Client, ask, until};
 use super::kit::Kit;
 use super::served::{Served, options};
 
+async fn kit() -> Kit {
+    tokio::task::spawn_blocking(super::kit::engine).await.expect("the guest is built");
+    Kit::new()
+}
+
 async fn served(options: ServeOptions) -> Served {
-    let kit = tokio::task::spawn_blocking(super::kit::engine).await;
-    kit.expect("the guest is built");
-    Served::over(Kit::new().host, options).await
+    Served::over(kit().await.host, options).await
 }
 
 async fn stream(served: &Served, feed: &str) -> Client {
@@ -130,4 +133,51 @@ async fn no_answer_of_the_component_breaks_the_framing() {
     assert_eq!((trapped.status, &trapped.json()["code"]), (500, &json!("trapped")));
     assert!(!String::from_utf8_lossy(&trapped.body).contains("secret"));
     assert!(trapped.json()["detail"].as_str().expect("a text").contains("same idempotency key"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_whose_caller_leaves_is_answered_to_its_end() {
+    let mut kit = kit().await;
+    let served = Served::over(kit.host.clone(), ServeOptions { requests: 1, ..options() }).await;
+    let mut leaver = Client::open(served.addr).await;
+    leaver.send("POST /tools", &[], b"gate").await;
+    kit.seen.expect("gate").await;
+    let busy = async || {
+        let answer = ask(served.addr, "GET /echo", &[], b"").await;
+        (answer.status == 503).then(|| answer.json()["code"].clone())
+    };
+    assert_eq!(busy().await, Some(json!("busy")));
+    drop(leaver);
+    // Were it dropped with its caller, its place would be free soon.
+    for _ in 0..20 {
+        assert!(busy().await.is_some());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    kit.tools.gate.add_permits(1);
+    until("the place", async || busy().await.is_none().then_some(())).await;
+    assert_eq!(kit.tools.gate.available_permits(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_waits_for_a_request_that_was_let_in_before() {
+    let mut kit = kit().await;
+    let mut served = Served::over(kit.host.clone(), options()).await;
+    let mut slow = Client::open(served.addr).await;
+    slow.send("POST /tools", &["content-length: 4", "expect: 100-continue"], b"").await;
+    assert_eq!(slow.head().await.map(|head| head.status), Some(100));
+    let mut called = Client::open(served.addr).await;
+    called.send("POST /tools", &[], b"gate").await;
+    kit.seen.expect("gate").await;
+    served.drain.begin();
+    until("the drain", async || (ask(served.addr, "GET /readyz", &[], b"").await.status == 503).then_some(())).await;
+    for _ in 0..20 {
+        assert!(!served.running.is_finished());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    kit.tools.gate.add_permits(2);
+    slow.raw(b"gate").await;
+    for client in [&mut slow, &mut called] {
+        assert_eq!(client.answer().await.expect("an answer").body, b"0:passed");
+    }
+    super::client::soon("the end", &mut served.running).await.expect("no panic");
 }

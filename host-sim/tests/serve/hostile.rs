@@ -73,6 +73,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, &'static [u16])> {
         ("OPTIONS *", head("OPTIONS * HTTP/1.1", ""), &[400]),
         ("another host's target", head("GET http://evil.example/ HTTP/1.1", ""), &[403]),
         ("an odd method", head("BREW /v1/agents HTTP/1.1", ""), &[405]),
+        ("a long method", head(&format!("{} / HTTP/1.1", "A".repeat(10_000)), ""), &[400]),
         ("an unknown version", head("GET / HTTP/7.1", ""), &[400]),
         ("a body that is not UTF-8", post(b"{\"message\": \"\xff\xfe\"}"), &[422]),
         ("no JSON", post(b"message=hi"), &[422]),

@@ -28,6 +28,11 @@ text = "one two three four five six seven eight nine ten eleven twelve thirteen 
 chunks = 16
 delay_ms = 60
 [[answer]]
+when = "fast"
+text = "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+chunks = 100
+delay_ms = 1
+[[answer]]
 when = "late"
 text = "Here I am."
 delay_ms = 2500

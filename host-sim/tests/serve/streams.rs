@@ -1,6 +1,12 @@
 //! Streams of the real component.
 
-use super::client::{Client, Event, ask, stream, submit, until};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use host_sim::http::ServeOptions;
+use host_sim::store::memory::MemoryStore;
+
+use super::client::{Client, Event, TOKEN, ask, stream, submit, until};
 use super::served::{Served, options};
 
 /// Events up to the one that settles a submission.
@@ -79,6 +85,32 @@ async fn what_happens_while_nobody_watches_is_seen_by_who_comes_then() {
         (event.kind == "settled").then_some(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fast_model_is_told_in_pieces_of_a_twentieth_of_a_second() {
+    let served = Served::start(options()).await;
+    let began = Instant::now();
+    submit(served.addr, "t", "k1", "fast", &[]).await;
+    let events = up_to_settled(&mut stream(served.addr, "t", "?after=0", &[]).await).await;
+    let most = began.elapsed().as_millis() as usize / 50 + 1;
+    assert!((1..=most).contains(&texts(&events)), "{} pieces, {most} at most", texts(&events));
+    let text: String = events.iter().filter_map(|event| event.data["text"].as_str()).collect();
+    assert!("0123456789".repeat(10).starts_with(&text), "{text}");
+}
+
+/// Its hub hears nothing of what another host does to the same store.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_hint_costs_a_heartbeat() {
+    let store = Arc::new(MemoryStore::default());
+    let often = ServeOptions { heartbeat: Duration::from_millis(100), ..options() };
+    let here = Served::with(often, store.clone(), Some(TOKEN)).await;
+    let there = Served::with(options(), store, Some(TOKEN)).await;
+    submit(there.addr, "t", "k1", "hi", &["prefer: wait=60"]).await;
+    let mut viewer = stream(here.addr, "t", "?after=0", &[]).await;
+    up_to_settled(&mut viewer).await;
+    submit(there.addr, "t", "k2", "hi", &["prefer: wait=60"]).await;
+    up_to_settled(&mut viewer).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
