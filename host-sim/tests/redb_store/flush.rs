@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+use std::time::Instant;
 
 use host_sim::store::Outcome;
 use host_sim::store::Store;
@@ -291,6 +293,57 @@ async fn appends_over_the_backlog_are_lost_and_counted() {
     store.append_later(guard(Some("1")), vec![put("p/0/j/more", "1")], lost.clone()).await;
     store.flush().await;
     assert_eq!(lost.load(Ordering::SeqCst), 3, "there is room again");
+}
+
+/// Pieces of an answer come a few milliseconds apart, and nobody waits for them: they wait for each other.
+#[tokio::test]
+async fn appends_alone_wait_for_more_and_share_a_flush() {
+    let (disk, store) = simulated().await;
+    commit(&store, None, "1").await;
+    let lost = Arc::new(AtomicU32::new(0));
+    let mut keys = 1;
+    let mut round = async |n: u32| {
+        let before = disk.syncs();
+        for piece in 0..4 {
+            let key = format!("p/0/j/{n}-{piece}");
+            store.append_later(guard(Some("1")), vec![put(&key, "1")], lost.clone()).await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        keys += 4;
+        // No flush is asked for: they are written by themselves.
+        while store.count().await != Ok(keys) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        disk.syncs() - before
+    };
+    // On a machine that is busy a pause may be longer than the wait: once is enough.
+    let mut flushes = Vec::new();
+    while flushes.last() != Some(&FLUSHES) {
+        flushes.push(round(flushes.len() as u32).await);
+        assert!(flushes.len() < 20, "they never shared a flush: {flushes:?}");
+    }
+    assert_eq!(lost.load(Ordering::SeqCst), 0);
+}
+
+/// Whoever waits for an answer waits for nothing else.
+#[tokio::test]
+async fn a_commit_or_a_flush_ends_the_wait_of_appends() {
+    let (_disk, store) = simulated().await;
+    commit(&store, None, "1").await;
+    for flushes in [false, true] {
+        let mut shortest = Duration::MAX;
+        for n in 0..20 {
+            let lost = Arc::new(AtomicU32::new(0));
+            store.append_later(guard(Some("1")), vec![put(&format!("p/0/j/{n}"), "1")], lost).await;
+            let began = Instant::now();
+            match flushes {
+                true => store.flush().await,
+                false => assert_eq!(replace(&store, Some("1"), "1").await, Ok(Outcome::Committed)),
+            }
+            shortest = shortest.min(began.elapsed());
+        }
+        assert!(shortest < Duration::from_millis(15), "{shortest:?}");
+    }
 }
 
 /// Then nothing can be lost by not flushing.
