@@ -10,6 +10,7 @@
 pub mod cli;
 pub mod clock;
 pub mod compare;
+pub mod config;
 pub mod data;
 pub mod engine;
 pub mod error;
