@@ -22,4 +22,5 @@ pub mod recording;
 mod scheduler;
 pub mod script;
 pub mod store;
+pub mod telemetry;
 pub mod tools;
