@@ -119,6 +119,7 @@ async fn a_turn_is_counted() {
             ("writ_tool_calls_total{tool=\"lookup\",result=\"ok\"}", 1.0),
             ("writ_tool_call_duration_seconds_count{tool=\"lookup\"}", 1.0),
             ("writ_calls_total{export=\"run\",end=\"answered\"}", 1.0),
+            ("writ_runs_total{outcome=\"idle\"}", 1.0),
             ("writ_calls_in_flight{export=\"run\"}", 0.0),
             ("writ_calls_in_flight{export=\"respond\"}", 0.0),
             ("writ_journal_writes_lost_total", 0.0),

@@ -176,12 +176,26 @@ impl Inner {
     }
 
     fn tell(&self, instance: &str, outcome: &Result<RunOutcome, HostError>) {
+        if let Some(observer) = &self.observer {
+            observer.see(0, &Seen::Ran(name(outcome)));
+        }
         match outcome {
             Ok(RunOutcome::Idle | RunOutcome::Later(_)) | Err(HostError::Closed) => {}
             Ok(RunOutcome::Fenced) => self.warn(Some(instance), format!("another run owns `{instance}`")),
             Ok(RunOutcome::Failed(why)) => self.warn(Some(instance), format!("the run of `{instance}` failed: {why}")),
             Err(why) => self.warn(Some(instance), format!("the run of `{instance}` was lost: {why}")),
         }
+    }
+}
+
+/// How a run ended, for a label.
+fn name(outcome: &Result<RunOutcome, HostError>) -> &'static str {
+    match outcome {
+        Ok(RunOutcome::Idle) => "idle",
+        Ok(RunOutcome::Later(_)) => "later",
+        Ok(RunOutcome::Fenced) => "fenced",
+        Ok(RunOutcome::Failed(_)) => "failed",
+        Err(_) => "lost",
     }
 }
 

@@ -34,6 +34,7 @@ pub use self::options::{FILE, OPTIONS, Spec};
 pub use self::problem::{ConfigError, Position, Problem, Source};
 pub use self::secret::{MASK, Secret};
 pub use self::show::Row;
+use crate::limits::HostLimits;
 
 /// All of it, checked.
 #[derive(Clone, Debug)]
@@ -151,6 +152,13 @@ impl Config {
             settings.insert("webhooks".to_owned(), json!(hooks).to_string());
         }
         settings
+    }
+}
+
+impl Serve {
+    /// The caps of a host that serves.
+    pub fn limits(&self) -> HostLimits {
+        HostLimits { sessions: self.sessions, ..HostLimits::default() }
     }
 }
 

@@ -79,7 +79,7 @@ fn flags_win_over_the_environment_over_the_file_over_the_default() {
     assert_eq!(place.source("serve.sessions"), "8 WRIT_SERVE__SESSIONS");
     let place = place.flag("serve.sessions", "--sessions", "9");
     assert_eq!(place.source("serve.sessions"), "9 --sessions");
-    assert_eq!(place.load().serve.sessions, 9);
+    assert_eq!(place.load().serve.limits().sessions, 9);
     assert_eq!(place.source("serve.streams"), "256 default");
     // Deployments pass empty variables for what they do not set.
     let place = Place::new("store = 'memory'").env("WRIT_STORE", "");

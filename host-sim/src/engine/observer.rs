@@ -77,6 +77,8 @@ pub enum Seen<'a> {
         /// JSON text.
         event: &'a str,
     },
+    /// A run is over, as the scheduler takes it: `idle`, `later`, `fenced`, `failed`; `lost` when it did not answer.
+    Ran(&'static str),
     /// A call of a tool is over.
     ToolEnded {
         /// The tool.

@@ -23,7 +23,8 @@ where
 {
     let filter = EnvFilter::builder().parse(&config.log).map_err(|error| TelemetryError::Filter(error.to_string()))?;
     let ours = filter_fn(|meta| meta.target() == TARGET || meta.target().starts_with("writ::"));
-    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
+    // A stderr that has gone is no reason to stop: by default, a line that can't be written makes another one there.
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer).log_internal_errors(false);
     let registry = tracing_subscriber::registry();
     Ok(match config.log_format {
         LogFormat::Json => {

@@ -28,6 +28,7 @@ const COUNTERS: &[(&str, &str)] = &[
     (LOST, "Journal writes that were lost: viewers saw a gap."),
     (MODEL_CALLS, "Calls of models that are over, by model and result."),
     (RETRIES, "Retries of a model's transient error."),
+    (RUNS, "Runs that are over, by outcome."),
     (SETTLED, "Submissions settled, by status."),
     (SPANS_LOST, "Spans that could not be sent."),
     (TOKENS, "Tokens that models counted, by direction."),
@@ -62,6 +63,7 @@ const MEMORY: &str = "process_resident_memory_bytes";
 const MODEL_CALLS: &str = "writ_model_calls_total";
 const MODEL_TIME: &str = "writ_model_call_duration_seconds";
 const RETRIES: &str = "writ_retries_total";
+const RUNS: &str = "writ_runs_total";
 const SETTLED: &str = "writ_submissions_settled_total";
 const SPANS_LOST: &str = "writ_spans_lost_total";
 const STREAMS: &str = "writ_streams_open";
@@ -72,6 +74,9 @@ const WEBHOOKS: &str = "writ_webhook_deliveries_total";
 
 /// The exports, as `writ_calls_in_flight` names them.
 const EXPORTS: [&str; 5] = ["audit", "follow", "pending", "respond", "run"];
+
+/// How a submission can end.
+pub(super) const STATUSES: [&str; 3] = ["aborted", "completed", "failed"];
 
 /// The counts of one process.
 pub struct Metrics {
@@ -131,9 +136,7 @@ impl Metrics {
     }
 
     pub(super) fn settled(&self, status: &str) {
-        // An event of another version must not make up labels.
-        let known = ["completed", "failed", "aborted"].contains(&status);
-        self.count(SETTLED, &[("status", if known { status } else { "other" })], 1);
+        self.count(SETTLED, &[("status", status)], 1);
     }
 
     pub(super) fn attempt(&self) {
@@ -142,6 +145,10 @@ impl Metrics {
 
     pub(super) fn retry(&self) {
         self.count(RETRIES, &[], 1);
+    }
+
+    pub(super) fn ran(&self, outcome: &'static str) {
+        self.count(RUNS, &[("outcome", outcome)], 1);
     }
 
     pub(super) fn lost(&self, writes: u32) {
@@ -201,8 +208,9 @@ impl Metrics {
         for name in [ACCEPTED, ATTEMPTS, LOST, RETRIES, SPANS_LOST] {
             self.count(name, &[], 0);
         }
-        ["completed", "failed", "aborted"].iter().for_each(|status| self.count(SETTLED, &[("status", status)], 0));
+        STATUSES.iter().for_each(|status| self.count(SETTLED, &[("status", status)], 0));
         ["committed", "stale", "unknown", "error"].iter().for_each(|end| self.count(COMMITS, &[("outcome", end)], 0));
+        ["idle", "later", "fenced", "failed", "lost"].iter().for_each(|end| self.count(RUNS, &[("outcome", end)], 0));
         EXPORTS.iter().for_each(|export| self.set(CALLS_NOW, &[("export", export)], 0.0));
         [CONNECTIONS, STREAMS].iter().for_each(|name| self.set(name, &[], 0.0));
         self.set(BUILD, &[("version", env!("CARGO_PKG_VERSION"))], 1.0);

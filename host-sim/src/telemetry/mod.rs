@@ -115,7 +115,9 @@ impl Telemetry {
                 self.line(0, Level::Info, &about, "the model is asked again later");
             }
             "settled" => {
-                let status = event.status.as_deref().unwrap_or("other");
+                // An event of another version must not make up labels.
+                let known = metrics::STATUSES.into_iter().find(|status| event.status.as_deref() == Some(status));
+                let status = known.unwrap_or("other");
                 self.metrics.settled(status);
                 let (attempt, began) = self.work().settled(call, submission);
                 if let Some(spans) = &self.spans {
@@ -196,6 +198,7 @@ impl Observer for Telemetry {
                     self.published(call, thread, &event);
                 }
             }
+            Seen::Ran(outcome) => self.metrics.ran(outcome),
             Seen::ToolEnded { name, call_id, end, began, took } => {
                 self.metrics.tool(name, end, *took);
                 if let Some(spans) = &self.spans
