@@ -349,6 +349,25 @@ async fn all_attempts_are_one_trace_over_a_restart() {
     assert!(raw.contains("gen_ai.request.model") && !raw.contains(CONTENT), "content was sent");
 }
 
+/// A wait this long ends the run; the next one goes on with the attempt, and does not say so again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_waits_for_a_retry_is_one_span_over_its_runs() {
+    let collector = Collector::listen().await;
+    let (world, telemetry, _) = observed(World::new(HELLO).await, Some(collector.endpoint.clone())).await;
+    world.model.fail_next(ModelError::Transient { retry_after_ms: Some(60_000), message: CONTENT.into() });
+    let done = world.ask("t", "k", "hi").await;
+    assert_eq!((&done["attempt"], &done["outcome"]["status"]), (&1.into(), &"completed".into()), "{done}");
+    assert_values(&telemetry, &[("writ_runs_total{outcome=\"later\"}", 1.0), ("writ_attempts_total", 1.0)]);
+    telemetry.flush().await;
+    let attempts = collector.spans("invoke_agent helper");
+    assert_eq!(attempts.len(), 1, "{:?}", collector.names());
+    assert_eq!(attribute(&attempts[0], "writ.outcome").as_deref(), Some("completed"));
+    let chats = collector.spans("chat scripted");
+    let errors: Vec<_> = chats.iter().map(|span| attribute(span, "error.type")).collect();
+    assert_eq!(errors, [Some("transient".to_owned()), None]);
+    assert!(chats.iter().all(|span| span.parent_span_id == attempts[0].span_id), "{chats:#?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_is_gone_costs_spans_only() {
     let gone = {

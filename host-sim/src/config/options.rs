@@ -36,7 +36,7 @@ pub const OPTIONS: &[Spec] = &[
     given("serve.connections", number(1, 65_536, ""), "1024", "Most connections at a time; more wait."),
     given("serve.streams", number(1, 65_536, ""), "256", "Most event streams at a time; more are refused."),
     given("serve.sessions", number(2, 4_096, ""), "256", "Most calls of the component at a time; more wait."),
-    given("serve.drain_seconds", number(0, 3_600, "s"), "30", "How long a stop waits for runs and streams."),
+    given("serve.drain_seconds", number(0, 86_400, "s"), "30", "How long a stop waits for runs and streams."),
     given(
         "serve.slow_reader_seconds",
         number(1, 3_600, "s"),

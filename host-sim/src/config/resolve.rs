@@ -13,6 +13,9 @@ use super::problem::{ConfigError, Problem, Source};
 use super::secret::Secret;
 use super::{Config, LogFormat, Serve, StoreKind, Telemetry, Webhook};
 
+/// Most webhooks that are told of one agent's submissions.
+const HOOKS_OF_AGENT_MAX: usize = 8;
+
 /// All of a configuration, or all that is wrong with it.
 pub(super) fn resolve(found: &Found) -> Result<Config, ConfigError> {
     let mut resolver = Resolver { found, problems: Vec::new(), warnings: Vec::new() };
@@ -135,7 +138,22 @@ impl Resolver<'_> {
                 hooks.push(Webhook { name, url, secret, events, agents: list(item, "agents") });
             }
         }
+        self.check_hooks_of_agents(&hooks);
         hooks
+    }
+
+    /// The component would refuse the submissions of an agent with more.
+    fn check_hooks_of_agents(&mut self, hooks: &[Webhook]) {
+        let everywhere = hooks.iter().filter(|hook| hook.agents.is_none()).count();
+        let mut named: BTreeMap<&str, usize> = BTreeMap::new();
+        hooks.iter().flat_map(|hook| hook.agents.iter().flatten()).for_each(|a| *named.entry(a).or_default() += 1);
+        let (agent, most) = named.into_iter().max_by_key(|(_, count)| *count).unwrap_or(("", 0));
+        if everywhere + most > HOOKS_OF_AGENT_MAX {
+            let whose = if agent.is_empty() { "every agent".into() } else { format!("agent {agent:?}") };
+            let text = format!("{} webhooks for {whose}, at most {HOOKS_OF_AGENT_MAX}", everywhere + most);
+            let source = self.found.items("webhooks").last().map_or(Source::Default, |item| item.source.clone());
+            self.problem(&source, "webhooks", text);
+        }
     }
 
     fn needed(&mut self, item: &Item, list: &str, name: &str) -> Option<String> {

@@ -353,6 +353,11 @@ fn webhooks_are_told_to_the_component_without_url_and_secret() {
         ("https://a.test/x", "https://a.test/…")
     );
     assert_eq!(config.auth.setting(), None);
+    let many: String = (0..8).map(|i| hook(&format!("h{i}"), "")).collect();
+    assert_eq!(Place::new(&many).load().webhooks.len(), 8);
+    let problems = Place::new(&(many + &hook("h8", "agents = ['helper', 'clerk']"))).problems();
+    let expected = "writ.toml:49:1: `webhooks`: 9 webhooks for agent \"helper\", at most 8";
+    assert_eq!(problems, [expected]);
 }
 
 #[test]

@@ -79,8 +79,11 @@ impl Telemetry {
         &self.metrics
     }
 
-    /// Sends the spans that have ended, and waits for it, some seconds at most. To be called when the host is gone.
+    /// Ends the spans of attempts that wait, sends what has ended, and waits for it, some seconds at most. To be called
+    /// when the host is gone.
     pub async fn flush(&self) {
+        let waiting = self.work().waiting();
+        waiting.iter().for_each(|attempt| self.interrupted(Some(attempt)));
         if let Some(exporter) = &self.exporter {
             exporter.flush().await;
         }
@@ -169,7 +172,7 @@ impl Observer for Telemetry {
                         &format!("a call of `{export}` was lost: {}", end.name()),
                     );
                 }
-                let ended = self.work().ended(call);
+                let ended = self.work().ended(call, *end == CallEnd::Answered);
                 self.interrupted(ended.as_ref());
             }
             Seen::Committed { end, took } => self.metrics.committed(end, *took),

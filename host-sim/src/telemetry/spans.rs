@@ -71,7 +71,7 @@ impl Spans {
             kind: SpanKind::Internal,
             name: named(INVOKE_AGENT, attempt.agent.as_deref()),
             began: attempt.began,
-            ended: SystemTime::now(),
+            ended: attempt.left.unwrap_or_else(SystemTime::now),
             error: failed(outcome),
             attributes: with_attempt(attributes, attempt),
         });

@@ -38,6 +38,8 @@ pub(super) struct Attempt {
     /// Where it is known: after a restart not before the thread is spoken to again.
     pub(super) agent: Option<String>,
     pub(super) began: SystemTime,
+    /// When the run that made it ended without its end: it waits, and a later run may go on with it.
+    pub(super) left: Option<SystemTime>,
 }
 
 /// A call of the component.
@@ -63,6 +65,8 @@ pub(super) struct Work {
     ended: VecDeque<(u64, Call)>,
     submissions: HashMap<String, Known>,
     agents: HashMap<String, String>,
+    /// Attempts that wait, by thread: for a retry, or for somebody.
+    waiting: HashMap<String, Attempt>,
 }
 
 #[derive(Clone, Copy)]
@@ -73,20 +77,31 @@ struct Known {
 
 impl Work {
     pub(super) fn began(&mut self, call: u64, thread: Option<&str>) {
-        if thread.is_some() {
-            self.calls.insert(call, Call { thread: thread.map(str::to_owned), ..Call::default() });
-        }
+        let Some(thread) = thread else { return };
+        let attempt = self.waiting.remove(thread).map(|attempt| Attempt { left: None, ..attempt });
+        let open = attempt.is_some();
+        self.calls.insert(call, Call { thread: Some(thread.to_owned()), attempt, open });
     }
 
-    /// A call is over: the attempt that it leaves unsettled.
-    pub(super) fn ended(&mut self, call: u64) -> Option<Attempt> {
+    /// A call is over: the attempt that ends with it. One whose run has answered waits; a lost one does not.
+    pub(super) fn ended(&mut self, call: u64, answered: bool) -> Option<Attempt> {
         let mut ended = self.calls.remove(&call)?;
-        let attempt = ended.take_open();
+        let mut attempt = ended.take_open();
+        if answered && self.waiting.len() < THREADS_MAX {
+            let left = Some(SystemTime::now());
+            let waits = attempt.take().map(|attempt| (attempt.thread.clone(), Attempt { left, ..attempt }));
+            self.waiting.extend(waits);
+        }
         if self.ended.len() == ENDED_MAX {
             self.ended.pop_front();
         }
         self.ended.push_back((call, ended));
         attempt
+    }
+
+    /// All attempts that wait: nothing will go on with them here.
+    pub(super) fn waiting(&mut self) -> Vec<Attempt> {
+        self.waiting.drain().map(|(_, attempt)| attempt).collect()
     }
 
     /// What a call is about.
@@ -101,7 +116,7 @@ impl Work {
         self.know(submission, Known { since: began, accepted: false });
         let agent = event.agent.as_deref().map(str::to_owned).or_else(|| self.agents.get(thread).cloned());
         let (thread, number) = (thread.to_owned(), event.attempt.unwrap_or_default());
-        let attempt = Attempt { submission: submission.to_owned(), number, thread, agent, began };
+        let attempt = Attempt { submission: submission.to_owned(), number, thread, agent, began, left: None };
         let call = self.calls.get_mut(&call)?;
         let before = call.take_open();
         (call.attempt, call.open) = (Some(attempt), true);
@@ -170,18 +185,36 @@ mod tests {
     }
 
     #[test]
+    fn an_attempt_waits_for_the_next_run_of_its_thread() {
+        let mut work = Work::default();
+        let attempt = event(r#"{"type": "attempt", "submission": "s", "attempt": 1}"#);
+        work.began(1, Some("t"));
+        work.attempt(1, "t", "s", &attempt);
+        assert!(work.ended(1, true).is_none());
+        work.began(2, Some("t"));
+        assert_eq!(work.about(2).attempt.unwrap().number, 1);
+        // The runtime begins another: the first was over when its run was.
+        let next = event(r#"{"type": "attempt", "submission": "s", "attempt": 2}"#);
+        assert_eq!(work.attempt(2, "t", "s", &next).unwrap().number, 1);
+        assert!(work.ended(2, true).is_none());
+        let waiting = work.waiting();
+        assert!(waiting.len() == 1 && waiting[0].number == 2 && waiting[0].left.is_some(), "{waiting:?}");
+        assert!(work.waiting().is_empty());
+    }
+
+    #[test]
     fn what_a_call_had_begun_is_known_after_its_end() {
         let mut work = Work::default();
         work.named("/v1/agents/helper/threads/x/submissions?wait=1", Some("t"));
         work.began(1, Some("t"));
         work.attempt(1, "t", "s", &event(r#"{"type": "attempt", "submission": "s", "attempt": 3}"#));
-        let left = work.ended(1).unwrap();
+        let left = work.ended(1, false).unwrap();
         assert_eq!((left.number, left.agent.as_deref()), (3, Some("helper")));
         assert_eq!(work.about(1).attempt.unwrap().number, 3);
-        assert!(work.ended(1).is_none());
+        assert!(work.ended(1, false).is_none());
         for call in 2..=(ENDED_MAX as u64 + 1) {
             work.began(call, Some("t"));
-            work.ended(call);
+            work.ended(call, true);
         }
         assert!(work.about(1).attempt.is_none(), "it is not kept for ever");
     }
