@@ -1,4 +1,4 @@
-//! Builds the component that the host embeds, and exports its path as `WRIT_COMPONENT`.
+//! Builds the component that the host embeds, and exports its path as `HOST_SIM_COMPONENT`.
 //!
 //! The package `writ` is both a `cdylib` and an `rlib`; as a dependency it would lose its link-time optimisation, so
 //! it is built here as a `cdylib` alone, by a cargo of its own.
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     }
     match component() {
         Ok(file) => {
-            println!("cargo:rustc-env=WRIT_COMPONENT={}", file.display());
+            println!("cargo:rustc-env=HOST_SIM_COMPONENT={}", file.display());
             ExitCode::SUCCESS
         }
         Err(text) => {

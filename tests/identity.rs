@@ -2,10 +2,11 @@
 //! I13), and what is bad is refused with a document that says what is wrong.
 #![cfg(not(target_family = "wasm"))]
 
+use host_sim::config::{Config, Input};
 use host_sim::data::{Request, Response};
 use host_sim::store::Store;
 use serde_json::{Value, json};
-use writ_tests::{OWNER, World};
+use writ_tests::{OWNER, Setup, World};
 
 const HELLO: &str = "[model]\nrepeat_last = true\n[[answer]]\ntext = \"Hello.\"\n";
 
@@ -312,5 +313,35 @@ async fn what_is_bad_is_refused_clearly_and_changes_nothing() {
         assert!(response.work.is_empty(), "{name}");
         assert_eq!(dump(&world).await, before, "{name} changed the store");
     }
+    world.check().await;
+}
+
+/// What the host makes of a configuration is what the component reads: docs/config.md, `src/auth.rs`.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_of_the_configuration_stand_for_whom_it_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("writ.toml");
+    let text = "[auth]\nclient_token = 'token-of-the-operator'\nstream_key = '00112233445566778899aabbccddeeff'\n\
+        [[auth.users]]\nname = 'example.com/ann'\ntoken = 'token-of-somebody-else'\n\
+        [[webhooks]]\nname = 'w'\nurl = 'https://a.test'\nsecret = 'a-secret-of-the-webhook'\nevents = ['settled']\n";
+    std::fs::write(&file, text).expect("a file");
+    let config = Config::load(&Input { file: Some(file), ..Input::default() }).expect("a configuration");
+    let mut setup = Setup::new("[[answer]]\ntext = \"Hello.\"\n");
+    setup.settings.extend(config.component_settings());
+    let world = setup.world().await;
+    let status = |token: &'static str, path: &'static str| {
+        let request = match token {
+            "" => Request::get(path),
+            _ => Request::get(path).header("authorization", format!("Bearer {token}")),
+        };
+        let host = world.host.clone();
+        async move { host.respond(request).await.expect("the component answers").status }
+    };
+    world.ask("mine", "k", "hi").await;
+    let thread = "/v1/agents/helper/threads/mine";
+    assert_eq!(status("token-of-the-operator", thread).await, 200, "`local/operator`, as the command line is");
+    assert_eq!(status("token-of-somebody-else", thread).await, 404, "another user");
+    assert_eq!(status("token-of-nobody-at-all", thread).await, 401);
+    assert_eq!(status("", thread).await, 401);
     world.check().await;
 }

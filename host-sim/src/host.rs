@@ -10,7 +10,7 @@ use tokio::sync::broadcast;
 use self::calls::Calls;
 use crate::clock::Clock;
 use crate::data::{AuditPage, AuditReport, FeedPage, Level, LogLine, PendingPage, Published, Request, Response};
-use crate::engine::{ComponentSource, Engine, EngineError, Handles, Hook};
+use crate::engine::{ComponentSource, Engine, EngineError, Handles, Hook, Observer};
 use crate::error::HostError;
 use crate::limits::HostLimits;
 use crate::model::Model;
@@ -66,22 +66,32 @@ impl Host {
 
     /// A host with a component that is loaded already. Hosts with the same engine share its pool of sessions.
     pub fn with_engine(engine: Engine, parts: Parts) -> Self {
-        Self::assemble(engine, parts, None)
+        Self::assemble(engine, parts, None, None)
     }
 
     /// A host whose component is watched, and stopped, by a hook: for tests of crashes.
     pub fn with_hook(engine: Engine, parts: Parts, hook: Arc<dyn Hook>) -> Self {
-        Self::assemble(engine, parts, Some(hook))
+        Self::assemble(engine, parts, Some(hook), None)
     }
 
-    fn assemble(engine: Engine, parts: Parts, hook: Option<Arc<dyn Hook>>) -> Self {
+    /// A host that tells an observer what happens in it: for metrics, logs and traces (see [`crate::telemetry`]).
+    pub fn observed(engine: Engine, parts: Parts, observer: Arc<dyn Observer>) -> Self {
+        Self::assemble(engine, parts, None, Some(observer))
+    }
+
+    fn assemble(
+        engine: Engine,
+        parts: Parts,
+        hook: Option<Arc<dyn Hook>>,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Self {
         let Parts { component: _, store, model, tools, clock, settings, limits } = parts;
         // Nobody watches a host that is there to be crashed, and thousands are made.
         let backlog = if hook.is_some() { 1 } else { BACKLOG };
         let (events, _) = broadcast::channel(backlog);
         let (log, _) = broadcast::channel(backlog);
         let (settings, limits) = (Arc::new(settings), Arc::new(limits));
-        let handles = Handles { store, model, tools, clock, settings, events, log, limits, hook };
+        let handles = Handles { store, model, tools, clock, settings, events, log, limits, hook, observer };
         let calls = Arc::new(Calls::new(engine, handles.clone()));
         let scheduler = Scheduler::new(calls.clone(), &handles);
         Self(Arc::new(Inner { calls, scheduler }))

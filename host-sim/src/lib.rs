@@ -10,6 +10,7 @@
 pub mod cli;
 pub mod clock;
 pub mod compare;
+pub mod config;
 pub mod data;
 pub mod engine;
 pub mod error;
@@ -23,4 +24,5 @@ pub mod recording;
 mod scheduler;
 pub mod script;
 pub mod store;
+pub mod telemetry;
 pub mod tools;

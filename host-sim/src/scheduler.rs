@@ -18,7 +18,7 @@ use self::sweeper::Sweeper;
 use crate::clock::Clock;
 use crate::data::{Level, LogLine, PendingPage, RunOutcome, RunReport, Work};
 use crate::engine::guard::caught;
-use crate::engine::{Handles, Signals};
+use crate::engine::{Handles, Observer, Seen, Signals};
 use crate::error::HostError;
 use crate::limits::HostLimits;
 
@@ -40,6 +40,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     limits: Arc<HostLimits>,
     log: broadcast::Sender<LogLine>,
+    observer: Option<Arc<dyn Observer>>,
     runtime: runtime::Handle,
     /// Held for a few instructions only, never while a run is waited for.
     state: Mutex<State>,
@@ -61,6 +62,7 @@ impl Scheduler {
             clock: handles.clock.clone(),
             limits: handles.limits.clone(),
             log: handles.log.clone(),
+            observer: handles.observer.clone(),
             runtime: runtime::Handle::current(),
             state: Mutex::default(),
             changed: watch::Sender::new(()),
@@ -166,17 +168,34 @@ impl Inner {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn warn(&self, text: String) {
+    fn warn(&self, thread: Option<&str>, text: String) {
+        if let Some(observer) = &self.observer {
+            observer.see(0, &Seen::Logged { level: Level::Warn, thread, text: &text });
+        }
         let _ = self.log.send(LogLine { level: Level::Warn, text });
     }
 
     fn tell(&self, instance: &str, outcome: &Result<RunOutcome, HostError>) {
+        if let Some(observer) = &self.observer {
+            observer.see(0, &Seen::Ran(name(outcome)));
+        }
         match outcome {
             Ok(RunOutcome::Idle | RunOutcome::Later(_)) | Err(HostError::Closed) => {}
-            Ok(RunOutcome::Fenced) => self.warn(format!("another run owns `{instance}`")),
-            Ok(RunOutcome::Failed(why)) => self.warn(format!("the run of `{instance}` failed: {why}")),
-            Err(why) => self.warn(format!("the run of `{instance}` was lost: {why}")),
+            Ok(RunOutcome::Fenced) => self.warn(Some(instance), format!("another run owns `{instance}`")),
+            Ok(RunOutcome::Failed(why)) => self.warn(Some(instance), format!("the run of `{instance}` failed: {why}")),
+            Err(why) => self.warn(Some(instance), format!("the run of `{instance}` was lost: {why}")),
         }
+    }
+}
+
+/// How a run ended, for a label.
+fn name(outcome: &Result<RunOutcome, HostError>) -> &'static str {
+    match outcome {
+        Ok(RunOutcome::Idle) => "idle",
+        Ok(RunOutcome::Later(_)) => "later",
+        Ok(RunOutcome::Fenced) => "fenced",
+        Ok(RunOutcome::Failed(_)) => "failed",
+        Err(_) => "lost",
     }
 }
 

@@ -138,3 +138,47 @@ fn a_file_is_checked_without_a_store() {
     assert_eq!(report["findings"][0]["invariant"], "I5");
     assert!(!data.exists());
 }
+
+fn in_folder(words: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_writ"));
+    command.args(words).current_dir(folder).env_remove("WRIT_DATA").env_remove("WRIT_CONFIG").env_remove("WRIT_STORE");
+    command.output().expect("the binary runs")
+}
+
+#[test]
+fn a_bad_configuration_is_refused_with_every_line_by_all_who_use_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("writ.toml"), "stroe = 'redb'\n[serve]\nsessions = 'many'\n").unwrap();
+    for words in [&["config", "check"][..], &["config", "show"], &["agents"], &["check"]] {
+        let output = in_folder(words, folder.path());
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{words:?}: {stderr}");
+        assert!(stderr.contains("writ.toml:1:1: ") && stderr.contains("writ.toml:3:12: "), "{words:?}: {stderr}");
+    }
+}
+
+#[test]
+fn the_configuration_is_shown_with_its_sources_and_without_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "data = 'here'\n[auth]\nclient_token = 'correct-horse-battery'\n";
+    std::fs::write(folder.path().join("writ.toml"), file).unwrap();
+    let output = in_folder(&["config", "show", "--json", "--settings", "s.json"], folder.path());
+    let stdout = text(&output.stdout);
+    assert!(output.status.success() && !stdout.contains("correct-horse"), "{stdout}");
+    let shown: serde_json::Value = serde_json::from_str(&stdout).expect("one JSON object");
+    let row = |option: &str| shown["options"].as_array().and_then(|all| all.iter().find(|row| row["option"] == option));
+    let expected = [
+        ("data", "here", "writ.toml:1:8"),
+        ("auth.client_token", "(secret)", "writ.toml:3:16"),
+        ("settings", "s.json", "--settings"),
+        ("store", "redb", "default"),
+    ];
+    for (option, value, source) in expected {
+        let row = row(option).unwrap_or_else(|| panic!("{option} is not shown"));
+        assert_eq!((&row["value"], &row["source"]), (&value.into(), &source.into()), "{option}");
+    }
+    assert_eq!(in_folder(&["config", "check"], folder.path()).status.code(), Some(0));
+    // A file that the configuration names is looked at, too.
+    let checked = in_folder(&["config", "check", "--settings", "s.json"], folder.path());
+    assert_eq!(checked.status.code(), Some(3), "{}", text(&checked.stderr));
+}

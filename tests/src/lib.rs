@@ -162,19 +162,23 @@ impl Setup {
     }
 }
 
-/// A host of parts. Each component is loaded once for all tests of a process.
+/// A host of parts.
 pub async fn host(parts: &Parts) -> Host {
+    Host::with_engine(engine(parts).await, parts.clone())
+}
+
+/// A component, loaded. Each is loaded once for all tests of a process.
+pub async fn engine(parts: &Parts) -> Engine {
     static LOADED: Mutex<Vec<(ComponentSource, Engine)>> = Mutex::const_new(Vec::new());
     let mut loaded = LOADED.lock().await;
-    let engine = match loaded.iter().find(|(source, _)| *source == parts.component) {
+    match loaded.iter().find(|(source, _)| *source == parts.component) {
         Some((_, engine)) => engine.clone(),
         None => {
             let engine = Engine::load(&parts.component, &HostLimits::small()).expect("the component loads");
             loaded.push((parts.component.clone(), engine.clone()));
             engine
         }
-    };
-    Host::with_engine(engine, parts.clone())
+    }
 }
 
 impl World {

@@ -10,6 +10,7 @@ use super::agents::AgentsArgs;
 use super::cancel::CancelArgs;
 use super::chat::ChatArgs;
 use super::check::CheckArgs;
+use super::config::ConfigArgs;
 use super::crash::CrashArgs;
 use super::delete::DeleteArgs;
 use super::demo::DemoArgs;
@@ -66,8 +67,14 @@ fn after_long_help() -> String {
 /// Options of every command.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// The data folder, kept by an embedded store. One process at a time.
-    #[arg(long, global = true, env = "WRIT_DATA", default_value = "./writ-data", value_name = "DIR")]
+    /// The configuration: a TOML file. Without it that of WRIT_CONFIG, or ./writ.toml if it is there.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The data folder, kept by an embedded store. One process at a time. [env: WRIT_DATA] [default: ./writ-data]
+    #[arg(long = "data", global = true, value_name = "DIR")]
+    pub data_flag: Option<PathBuf>,
+    /// The data folder in the end (`config::settle`).
+    #[arg(skip)]
     pub data: PathBuf,
     /// A component to run instead of the one that is built in.
     #[arg(long, global = true, value_name = "FILE")]
@@ -97,6 +104,7 @@ pub enum Command {
     Inspect(InspectArgs),
     Explain(ExplainArgs),
     Check(CheckArgs),
+    Config(ConfigArgs),
     Crash(CrashArgs),
     Fork(ForkArgs),
     Delete(DeleteArgs),

@@ -77,7 +77,9 @@ impl Failure {
     /// As text for people: what, which limit, what to do.
     pub fn text(&self) -> String {
         let mut text = format!("writ: {}", self.message);
-        let facts: Vec<String> = self.facts.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect();
+        // A list is for machines: the message says the same.
+        let short = self.facts.iter().filter(|(_, value)| !value.is_array());
+        let facts: Vec<String> = short.map(|(name, value)| format!("{name} {}", plain(value))).collect();
         text.push_str(&format!(" [{}{}]", self.code, facts.iter().map(|f| format!(", {f}")).collect::<String>()));
         if let Some(advice) = &self.advice {
             text.push_str(&format!("\n      {advice}"));

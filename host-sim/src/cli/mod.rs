@@ -11,6 +11,7 @@ mod cancel;
 mod chat;
 mod check;
 mod check_file;
+mod config;
 mod counting;
 mod crash;
 mod crash_report;
@@ -92,12 +93,18 @@ pub fn command() -> clap::Command {
 }
 
 async fn dispatch(cli: Cli, out: Out) -> Result<u8, Failure> {
-    let global = &cli.global;
+    let given = &cli.global;
+    let global = &match cli.command {
+        // They bring what they need along, or look at the configuration itself.
+        Command::Config(_) | Command::Crash(_) | Command::Demo(_) | Command::DemoHost(_) => given.clone(),
+        _ => config::settle(given)?,
+    };
     match cli.command {
         Command::Agents(args) => agents::run(args, global, out).await,
         Command::Cancel(args) => cancel::run(args, global, out).await,
         Command::Chat(args) => chat::run(args, global, out).await,
         Command::Check(args) => check::run(args, global, out).await,
+        Command::Config(args) => config::run(args, given, out),
         Command::Crash(args) => crash::run(args, global, out).await,
         Command::Delete(args) => delete::run(args, global, out).await,
         Command::Demo(args) => demo::run(args, global, out).await,

@@ -8,6 +8,7 @@ use wasmtime::component::Resource;
 use super::bindings::writ::runtime::kv::{Error, Guard, Host, HostStore, Limits, Outcome, Write};
 use super::guard::guarded;
 use super::hook::{End, Import};
+use super::observer::{Commit, Seen, Watch};
 use super::state::State;
 use crate::store::{self, StoreError};
 
@@ -17,10 +18,28 @@ const HOST_PREFIX: &str = "host/";
 const NAME: &str = "the store";
 
 /// What the component holds of the store.
-#[derive(Debug, Default)]
 pub struct StoreHandle {
     /// Calls of `append-later` through this handle that were dropped.
     lost: Arc<AtomicU32>,
+    watch: Option<Watch>,
+}
+
+impl StoreHandle {
+    /// How many were lost since this was asked last.
+    fn take_lost(&self) -> u32 {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if let Some(watch) = self.watch.as_ref().filter(|_| lost > 0) {
+            watch.see(&Seen::Lost(lost));
+        }
+        lost
+    }
+}
+
+impl Drop for StoreHandle {
+    fn drop(&mut self) {
+        // Of those that were never asked for.
+        self.take_lost();
+    }
 }
 
 impl Host for State {
@@ -28,7 +47,10 @@ impl Host for State {
         let entered = self.enter(Import::KvOpen, String::new).await?;
         let opened = match &entered.fail {
             Some(text) => Err(Error::Unavailable(text.clone())),
-            None => Ok(self.table.push(StoreHandle::default())?),
+            None => {
+                let handle = StoreHandle { lost: Arc::default(), watch: self.watch().cloned() };
+                Ok(self.table.push(handle)?)
+            }
         };
         self.leave(entered, || End::of(&opened, |_| String::new())).await?;
         Ok(opened)
@@ -110,7 +132,7 @@ impl HostStore for State {
             // Nobody knows how many of the queue are lost: one at least.
             lost.fetch_add(1, Ordering::Relaxed);
         }
-        let lost = lost.swap(0, Ordering::Relaxed);
+        let lost = self.table.get(&this)?.take_lost();
         self.leave(entered, || End::Answered(format!("{lost} lost"))).await?;
         Ok(lost)
     }
@@ -125,12 +147,15 @@ impl State {
     async fn commit(&mut self, guard: Guard, writes: Vec<Write>) -> Result<Outcome, Error> {
         check_commit(&guard, &writes)?;
         self.waited();
+        let seen = Commit::begin(self.watch());
         let commit = self.handles.store.commit(guard.into(), writes.into_iter().map(Into::into).collect());
-        match guarded(NAME, self.handles.limits.store_ms, commit).await {
+        let result = match guarded(NAME, self.handles.limits.store_ms, commit).await {
             Ok(result) => result.map(Into::into).map_err(Into::into),
             // It may be under way still.
             Err(lapse) => Err(Error::Unknown(lapse.text())),
-        }
+        };
+        seen.end(&result);
+        result
     }
 
     async fn append(&mut self, guard: Guard, writes: Vec<Write>, lost: Arc<AtomicU32>) {

@@ -8,6 +8,7 @@ pub(crate) mod guard;
 mod hook;
 mod kv;
 mod model;
+mod observer;
 mod pool;
 mod schema;
 mod signals;
@@ -27,6 +28,7 @@ use self::bindings::exports::writ::runtime::runtime::Guest;
 use self::bindings::{Writ, WritPre};
 use self::convert::Broken;
 pub use self::hook::{After, Before, End, Hook, HostCall, Import, Killed};
+pub use self::observer::{CallEnd, ModelEnd, Observer, Seen};
 pub(crate) use self::pool::Permit;
 use self::pool::Places;
 pub(crate) use self::signals::Signals;
@@ -79,8 +81,19 @@ impl Engine {
 
     pub(crate) async fn respond(&self, call: &Call, request: Request) -> Result<Response, HostError> {
         self.call("respond", call, call.handles.limits.call_ms, async |guest, store| {
-            let response = guest.call_respond(store, &convert::request(request)).await?;
-            Ok(convert::response(response).map_err(Failure::Broken))
+            let path = store.data().watch().map(|_| request.path.clone());
+            let response = guest.call_respond(&mut *store, &convert::request(request)).await?;
+            let response = convert::response(response);
+            if let (Ok(response), Some(path), Some(watch)) = (&response, &path, store.data().watch()) {
+                let work = response.work.first();
+                watch.see(&Seen::Answered {
+                    path,
+                    status: response.status,
+                    thread: work.map(|work| work.instance.as_str()),
+                    submission: work.and_then(|work| work.submission.as_deref()),
+                });
+            }
+            Ok(response.map_err(Failure::Broken))
         })
         .await
     }
@@ -125,7 +138,7 @@ impl Engine {
         limit_ms: u64,
         body: impl AsyncFnOnce(&Guest, &mut Store<State>) -> wasmtime::Result<Result<T, Failure>>,
     ) -> Result<T, HostError> {
-        let mut store = state::store(self.pre.engine(), call.handles.clone(), call.signals.clone(), export);
+        let mut store = state::store(self.pre.engine(), call, export);
         let run = async {
             let instance = self.pre.instantiate_async(store.as_context_mut()).await?;
             body(instance.writ_runtime_runtime(), &mut store).await
@@ -134,6 +147,14 @@ impl Engine {
         let state = store.data_mut();
         if state.uncertain {
             call.uncertain.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+        if let Some(watched) = &mut state.watched {
+            watched.end = match &result {
+                Ok(Ok(Ok(_))) => CallEnd::Answered,
+                Ok(Ok(Err(Failure::Runtime(_)))) => CallEnd::Failed,
+                Ok(Ok(Err(Failure::Broken(_))) | Err(_)) => CallEnd::Trapped,
+                Err(_) => CallEnd::TimedOut,
+            };
         }
         match result {
             Ok(Ok(Ok(value))) => Ok(value),
@@ -153,11 +174,13 @@ pub(crate) struct Call {
     pub(crate) signals: Arc<Signals>,
     /// Set when a commit of the call ended as unknown.
     pub(crate) uncertain: std::sync::atomic::AtomicBool,
+    /// The instance that a run drives.
+    pub(crate) thread: Option<String>,
 }
 
 impl Call {
     pub(crate) fn new(handles: Handles, signals: Arc<Signals>) -> Self {
-        Self { handles, signals, uncertain: false.into() }
+        Self { handles, signals, uncertain: false.into(), thread: None }
     }
 }
 

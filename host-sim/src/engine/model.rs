@@ -9,6 +9,7 @@ use super::bindings::writ::runtime::model::{
 };
 use super::guard::{Lapse, guarded};
 use super::hook::{End, Import};
+use super::observer::Answer;
 use super::state::State;
 use crate::model::{self, Completion, ModelError, ModelRequest};
 
@@ -94,10 +95,17 @@ impl State {
             return Err(Error::Invalid(format!("a request of {bytes} bytes, at most {REQUEST_BYTES_MAX}")));
         }
         self.waited();
+        let seen = self.watch().map(|watch| Answer::begin(watch, &request.model, &request.options));
         let start = self.handles.model.start(request.into());
         match guarded(NAME, self.handles.limits.model_start_ms, start).await {
-            Ok(Ok(completion)) => Ok(completion),
-            Ok(Err(error)) => Err(error.into()),
+            Ok(Ok(completion)) => Ok(match seen {
+                Some(seen) => seen.over(completion),
+                None => completion,
+            }),
+            Ok(Err(error)) => {
+                seen.into_iter().for_each(|seen| seen.failed(&error));
+                Err(error.into())
+            }
             Err(lapse) => Err(lapse.into()),
         }
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::bindings::writ::runtime::{clock, control, events, log, schema, settings};
 use super::hook::{End, Import};
+use super::observer::Seen;
 use super::schema as checker;
 use super::state::State;
 use crate::data::{Level, LogLine, Published, Signal};
@@ -70,6 +71,9 @@ impl events::Host for State {
     async fn publish(&mut self, thread: String, number: u64, event: String) -> wasmtime::Result<()> {
         let entered = self.enter_sure(Import::EventsPublish, || event.clone()).await?;
         if thread.len() <= THREAD_BYTES_MAX && event.len() <= EVENT_BYTES_MAX {
+            if let Some(watch) = self.watch() {
+                watch.see(&Seen::Published { thread: &thread, event: &event });
+            }
             // Nobody may be watching.
             let _ = self.handles.events.send(Published { thread, number, event });
         }
@@ -112,6 +116,9 @@ impl log::Host for State {
         let entered = self.enter_sure(Import::LogWrite, || text.clone()).await?;
         if level == log::Level::Error {
             self.last_error = Some(text.clone());
+        }
+        if let Some(watch) = self.watch() {
+            watch.see(&Seen::Logged { level: level.into(), thread: None, text: &text });
         }
         let _ = self.handles.log.send(LogLine { level: level.into(), text });
         self.leave(entered, End::done).await?;

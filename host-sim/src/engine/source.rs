@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// The component that this crate was built with; see build.rs.
-static EMBEDDED: &[u8] = include_bytes!(env!("WRIT_COMPONENT"));
+static EMBEDDED: &[u8] = include_bytes!(env!("HOST_SIM_COMPONENT"));
 
 /// Where the component comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

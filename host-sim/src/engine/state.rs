@@ -8,7 +8,9 @@ use wasmtime::component::ResourceTable;
 use wasmtime::{Engine, Store, StoreLimits, StoreLimitsBuilder, Trap, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
+use super::Call;
 use super::hook::{Hook, Probe};
+use super::observer::{Observer, Watch, Watched};
 use super::signals::Signals;
 use super::ticker::TICK_MS;
 use crate::clock::Clock;
@@ -30,6 +32,8 @@ pub(crate) struct Handles {
     pub(crate) limits: Arc<HostLimits>,
     /// What sees every call of the component; none in life.
     pub(crate) hook: Option<Arc<dyn Hook>>,
+    /// What hears of everything; none unless it is asked for.
+    pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
 /// The data of one call. Dropping it drops its table, and with that cancels completions and jobs.
@@ -43,6 +47,8 @@ pub(crate) struct State {
     pub(super) uncertain: bool,
     /// The hook, with the number of this instance.
     pub(super) probe: Option<Probe>,
+    /// The observer, with the number of this call. After the table, which it outlives.
+    pub(super) watched: Option<Watched>,
     /// Ticks that passed since the call last waited for the host.
     ticks: u64,
     memory: StoreLimits,
@@ -54,6 +60,11 @@ impl State {
     pub(super) fn waited(&mut self) {
         self.ticks = 0;
     }
+
+    /// Who is to be told what happens in this call.
+    pub(super) fn watch(&self) -> Option<&Watch> {
+        self.watched.as_ref().map(|watched| &watched.watch)
+    }
 }
 
 impl WasiView for State {
@@ -63,8 +74,10 @@ impl WasiView for State {
 }
 
 /// The wasmtime store of one call, with all caps set.
-pub(super) fn store(engine: &Engine, handles: Handles, signals: Arc<Signals>, export: &'static str) -> Store<State> {
+pub(super) fn store(engine: &Engine, call: &Call, export: &'static str) -> Store<State> {
+    let (handles, signals) = (call.handles.clone(), call.signals.clone());
     let probe = handles.hook.clone().map(|hook| Probe::begin(hook, export));
+    let watched = handles.observer.clone().map(|observer| Watched::begin(observer, export, call.thread.as_deref()));
     let hooked = probe.is_some();
     let limits = handles.limits.clone();
     let mut table = ResourceTable::new();
@@ -72,7 +85,8 @@ pub(super) fn store(engine: &Engine, handles: Handles, signals: Arc<Signals>, ex
     let memory = StoreLimitsBuilder::new().memory_size(limits.memory_bytes).memories(1).build();
     // Nothing of the outside: no files, environment, arguments or network; output goes nowhere.
     let wasi = WasiCtx::builder().allow_tcp(false).allow_udp(false).allow_ip_name_lookup(false).build();
-    let state = State { handles, signals, table, last_error: None, uncertain: false, probe, ticks: 0, memory, wasi };
+    let state =
+        State { handles, signals, table, last_error: None, uncertain: false, probe, watched, ticks: 0, memory, wasi };
     let mut store = Store::new(engine, state);
     store.limiter(|state| &mut state.memory);
     store.set_hostcall_fuel(limits.hostcall_bytes);

@@ -12,6 +12,7 @@ use wasmtime::component::{Resource, ResourceTable};
 use super::bindings::writ::runtime::tools::{Call, Declaration, Finished, Host, HostJob, Policy, Reply};
 use super::guard::panic_text;
 use super::hook::{End, Import};
+use super::observer::ToolCall;
 use super::state::State;
 use crate::tools::{self, Tools};
 
@@ -54,7 +55,10 @@ impl Host for State {
         let tools = self.handles.tools.clone();
         let task = match &entered.fail {
             Some(text) => tokio::spawn(std::future::ready(tools::Reply::error(text.clone()))),
-            None => tokio::spawn(run(tools, call.into())),
+            None => match self.watch().map(|watch| ToolCall::begin(watch, &call.name, &call.call_id)) {
+                Some(seen) => tokio::spawn(seen.over(run(tools, call.into()))),
+                None => tokio::spawn(run(tools, call.into())),
+            },
         };
         let job = self.table.push(JobHandle { task: Some(task) })?;
         self.leave(entered, End::done).await?;

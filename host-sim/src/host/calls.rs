@@ -72,7 +72,8 @@ impl Runner for Calls {
     async fn run(&self, work: Work, signals: Arc<Signals>) -> Result<RunReport, HostError> {
         let place = self.engine.place_for_run().await;
         let _place = self.open(place)?;
-        self.engine.run(&self.call(signals), work).await
+        let call = Call { thread: Some(work.instance.clone()), ..self.call(signals) };
+        self.engine.run(&call, work).await
     }
 
     async fn pending(&self, page: Option<String>) -> Result<PendingPage, HostError> {

@@ -124,7 +124,7 @@ async fn sweep_while_wanted(scheduler: Scheduler, mut end: End) {
 
 impl Scheduler {
     fn failed(&self, failures: u32, why: &str) -> u32 {
-        self.0.warn(format!("a sweep failed: {why}"));
+        self.0.warn(None, format!("a sweep failed: {why}"));
         failures + 1
     }
 }
