@@ -26,3 +26,4 @@ pub mod script;
 pub mod store;
 pub mod telemetry;
 pub mod tools;
+pub mod webhook;

@@ -116,7 +116,7 @@ async fn dispatch(cli: Cli, out: Out) -> Result<u8, Failure> {
         Command::Inspect(args) => inspect::run(args, global, out).await,
         Command::Replay(args) => replay::run(args, global, out).await,
         Command::Run(args) => run::run(args, global, out).await,
-        Command::Serve(args) => serve::run(args, global, out).await,
+        Command::Serve(args) => serve::run(args, given, out).await,
     }
 }
 

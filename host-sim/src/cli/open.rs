@@ -15,6 +15,9 @@ use super::session::Session;
 use super::settings::Settings;
 use crate::clock::Clock;
 use crate::clock::SystemClock;
+use crate::config::Config;
+use crate::config::StoreKind;
+use crate::config::Webhook;
 use crate::engine::ComponentSource;
 use crate::engine::Engine;
 use crate::engine::EngineError;
@@ -29,10 +32,13 @@ use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::redb::OpenError;
 use crate::store::redb::RedbStore;
+use crate::telemetry::Telemetry;
 use crate::tools::Tools;
 use crate::tools::scripted::ExecutionLog;
 use crate::tools::scripted::ScriptedTools;
 use crate::tools::workspace::Workspace;
+use crate::webhook::Target;
+use crate::webhook::WithWebhooks;
 
 /// What scripted tools have done, beside the store: so that a tool's n-th reply survives a restart.
 const EXECUTIONS_FILE: &str = "script-executions.jsonl";
@@ -89,29 +95,42 @@ pub async fn without_data(global: &Global) -> Result<Session, Failure> {
     start(engine(global, &HostLimits::small()).await?, store, setup, Mode::Read, false).await
 }
 
-/// A host that serves others, with the setting `auth` if there is one. Nothing runs yet: sweep it.
-pub async fn to_serve(global: &Global, in_memory: bool, auth: Option<String>) -> Result<Host, Failure> {
-    let limits = HostLimits { linger_ms: SERVE_LINGER_MS, ..HostLimits::default() };
+/// A host that serves others, as it is configured. Nothing runs yet: sweep it.
+pub async fn to_serve(global: &Global, config: &Config, telemetry: &Arc<Telemetry>) -> Result<Host, Failure> {
+    let limits = HostLimits { linger_ms: SERVE_LINGER_MS, ..config.serve.limits() };
     let engine = engine(global, &limits).await?;
-    let (store, log) = match in_memory {
-        true => (Arc::new(MemoryStore::default()) as Arc<dyn Store>, ExecutionLog::in_memory()),
-        false => (folder_store(&global.data)?, executions(global)?),
+    let (store, log) = match config.store {
+        StoreKind::Memory => (Arc::new(MemoryStore::default()) as Arc<dyn Store>, ExecutionLog::in_memory()),
+        StoreKind::Redb => (folder_store(&global.data)?, executions(global)?),
     };
     // Nobody names an agent here, so a script gets the one that everybody tries first.
     let helper = "helper".parse().map_err(|e: String| Failure::internal("agent", e))?;
     let setup = setup(global, Some(&helper), store.clone(), log)?;
     let mut settings = setup.settings.texts();
-    settings.extend(auth.map(|auth| ("auth".to_owned(), auth)));
+    settings.extend(config.component_settings());
     let parts = Parts {
         component: ComponentSource::Embedded,
         store,
         model: setup.model,
-        tools: setup.tools,
+        tools: with_webhooks(setup.tools, config, telemetry.clone())?,
         clock: Arc::new(SystemClock),
         settings,
         limits,
     };
-    Ok(Host::with_engine(engine, parts))
+    Ok(Host::observed(engine, parts, telemetry.observer()))
+}
+
+/// A box of tools that also tells the configured targets.
+fn with_webhooks(tools: Arc<dyn Tools>, config: &Config, telemetry: Arc<Telemetry>) -> Result<Arc<dyn Tools>, Failure> {
+    if config.webhooks.is_empty() {
+        return Ok(tools);
+    }
+    let target = |hook: &Webhook| Target { url: hook.url.expose().to_owned(), secret: hook.secret.expose().to_owned() };
+    let targets = config.webhooks.iter().map(|hook| (hook.name.clone(), target(hook))).collect();
+    let heard = Arc::new(move |name: &str, told: bool| telemetry.metrics().webhook(name, told));
+    let tools = WithWebhooks::new(tools, targets, Arc::new(SystemClock), heard)
+        .map_err(|error| Failure::internal("webhooks", format!("there is no HTTP client: {error}")))?;
+    Ok(Arc::new(tools))
 }
 
 /// A host over a folder, with what it is made of given.

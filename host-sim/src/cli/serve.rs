@@ -1,32 +1,23 @@
 //! `writ serve`: the thread API over HTTP.
 
-use std::net::SocketAddr;
-use std::time::Duration;
+use std::ffi::OsString;
 
 use clap::Args;
-use clap::ValueEnum;
 use serde_json::json;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
 use super::args::Global;
+use super::config;
 use super::exit;
 use super::failure::Failure;
 use super::hosted;
-use super::hosted::PRINCIPAL;
 use super::open;
 use super::out::Out;
-use super::out::safe;
-use crate::data::Level;
-use crate::host::Host;
-use crate::http::ClientToken;
+use crate::config::Flag;
 use crate::http::ServeError;
 use crate::http::ServeOptions;
 use crate::http::Server;
-use crate::http::TOKEN_BYTES_GOOD;
-
-/// Where the client token comes from. Not an option: those are seen by everybody on the machine.
-const TOKEN_VARIABLE: &str = "WRIT_CLIENT_TOKEN";
+use crate::telemetry::Telemetry;
 
 /// Serve the thread API over HTTP, with streams.
 ///
@@ -43,73 +34,79 @@ Examples:
   WRIT_CLIENT_TOKEN=$(openssl rand -hex 32) writ serve
   writ serve --addr 127.0.0.1:0                   any free port; the line `listening on` names it
   writ serve --script clerk.toml --store memory   a scripted model, and nothing is kept
-  writ serve --addr 0.0.0.0:8787                  from other machines too, which takes a token")]
+  writ serve --addr 0.0.0.0:8787                  from other machines too, which takes a token
+  writ serve --config writ.toml                   as a file says: users, webhooks, traces (docs/config.md)")]
 pub struct ServeArgs {
-    /// Where to listen. An address that other machines reach needs a client token.
-    #[arg(long, default_value = "127.0.0.1:8787", value_name = "IP:PORT")]
-    pub addr: SocketAddr,
-    /// redb keeps everything in the data folder; memory keeps nothing beyond the process.
-    #[arg(long, default_value = "redb", value_name = "STORE")]
-    pub store: ServeStore,
-    /// How long runs may go on after SIGTERM, in seconds.
-    #[arg(long, default_value_t = 30, value_name = "N", value_parser = clap::value_parser!(u64).range(..=86_400))]
-    pub drain_seconds: u64,
-    /// Streams at the same time; more get 503.
-    #[arg(long, default_value_t = 256, value_name = "N", value_parser = places)]
-    pub streams: usize,
-    /// Connections at the same time; more wait.
-    #[arg(long, default_value_t = 1024, value_name = "N", value_parser = places)]
-    pub connections: usize,
-    /// A connection whose reader takes nothing for so many seconds is closed.
-    #[arg(long, default_value_t = 30, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3_600))]
-    pub reader_seconds: u64,
+    /// Where to listen [default: 127.0.0.1:8787]. An address that other machines reach needs a client token.
+    #[arg(long, value_name = "IP:PORT")]
+    pub addr: Option<OsString>,
+    /// `redb` keeps everything in the data folder; `memory` keeps nothing beyond the process [default: redb].
+    #[arg(long, value_name = "STORE")]
+    pub store: Option<OsString>,
+    /// How long runs may go on after SIGTERM, in seconds [default: 30].
+    #[arg(long, value_name = "N")]
+    pub drain_seconds: Option<OsString>,
+    /// Streams at the same time; more get 503 [default: 256].
+    #[arg(long, value_name = "N")]
+    pub streams: Option<OsString>,
+    /// Connections at the same time; more wait [default: 1024].
+    #[arg(long, value_name = "N")]
+    pub connections: Option<OsString>,
+    /// Calls of the component at the same time, runs among them; more wait [default: 256].
+    #[arg(long, value_name = "N")]
+    pub sessions: Option<OsString>,
+    /// A connection whose reader takes nothing for so many seconds is closed [default: 30].
+    #[arg(long, value_name = "N")]
+    pub slow_reader_seconds: Option<OsString>,
 }
 
-/// Where a server keeps things.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-pub enum ServeStore {
-    /// The embedded store in the data folder.
-    Redb,
-    /// Nothing outlives the process.
-    Memory,
-}
-
-fn places(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(count @ 1..=65_536) => Ok(count),
-        _ => Err("a whole number from 1 to 65536 is due".into()),
+impl ServeArgs {
+    fn flags(self) -> Vec<Flag> {
+        let all = [
+            ("serve.addr", "--addr", self.addr),
+            ("store", "--store", self.store),
+            ("serve.drain_seconds", "--drain-seconds", self.drain_seconds),
+            ("serve.streams", "--streams", self.streams),
+            ("serve.connections", "--connections", self.connections),
+            ("serve.sessions", "--sessions", self.sessions),
+            ("serve.slow_reader_seconds", "--slow-reader-seconds", self.slow_reader_seconds),
+        ];
+        all.into_iter().filter_map(|(option, name, value)| Some(Flag { option, name, value: value? })).collect()
     }
 }
 
-/// Serves until it is told to stop.
-pub async fn run(args: ServeArgs, global: &Global, out: Out) -> Result<u8, Failure> {
-    let token = token()?;
+/// Serves until it is told to stop. `given` are the options of every command as they were given.
+pub async fn run(args: ServeArgs, given: &Global, out: Out) -> Result<u8, Failure> {
+    let config = config::load(given, args.flags())?;
+    let global = config::settle(given)?;
+    let telemetry =
+        Telemetry::start(&config.telemetry).map_err(|error| Failure::refused("telemetry", error.to_string()))?;
     let options = ServeOptions {
-        addr: args.addr,
-        has_token: token.is_some(),
-        drain: Duration::from_secs(args.drain_seconds),
-        streams: args.streams,
-        connections: args.connections,
-        stall: Duration::from_secs(args.reader_seconds),
+        addr: config.serve.addr,
+        has_token: !config.auth.clients.is_empty(),
+        drain: config.serve.drain,
+        streams: config.serve.streams,
+        connections: config.serve.connections,
+        stall: config.serve.slow_reader,
+        head: config.serve.header,
+        body: config.serve.body,
+        allowed_hosts: config.serve.allowed_hosts.clone(),
+        metrics: config.telemetry.metrics.then(|| telemetry.clone()),
         ..ServeOptions::default()
     };
     // Before anything is run that a second one would stop the hard way.
     let mut stops = stops()?;
-    let auth = token.as_ref().map(|token| token.auth_setting(PRINCIPAL));
-    let host = open::to_serve(global, args.store == ServeStore::Memory, auth).await?;
-    tokio::spawn(log(host.clone(), out));
+    let host = open::to_serve(&global, &config, &telemetry).await?;
     let server = Server::bind(host.clone(), options).await.map_err(|error| refused(&error))?;
     host.sweep().await.map_err(|error| hosted::failure(&error))?;
-    match token {
-        None => out.note(
-            &format!("writ: no client token is configured, so nobody is let in. Set {TOKEN_VARIABLE} and start again."),
+    for warning in &config.warnings {
+        out.note(&format!("writ: {warning}"), &json!({"warning": warning}));
+    }
+    if config.auth.clients.is_empty() {
+        out.note(
+            "writ: no client token is configured, so nobody is let in. Set WRIT_CLIENT_TOKEN and start again.",
             &json!({"warning": "no-client-token"}),
-        ),
-        Some(token) if token.is_weak() => out.note(
-            &format!("writ: the client token is shorter than {TOKEN_BYTES_GOOD} characters and can be guessed."),
-            &json!({"warning": "short-client-token"}),
-        ),
-        Some(_) => {}
+        );
     }
     let url = format!("http://{}", server.addr());
     match out.json {
@@ -125,7 +122,7 @@ pub async fn run(args: ServeArgs, global: &Global, out: Out) -> Result<u8, Failu
             drain.begin();
             let text = format!(
                 "writ: stopping; runs have {} s to end, and go on at the next start if they don't. Once more: at once.",
-                args.drain_seconds
+                config.serve.drain.as_secs()
             );
             out.note(&text, &json!({"draining": true}));
             tokio::select! {
@@ -135,25 +132,16 @@ pub async fn run(args: ServeArgs, global: &Global, out: Out) -> Result<u8, Failu
         }
     }
     tokio::select! {
-        () = host.shutdown() => Ok(exit::DONE),
+        () = async { host.shutdown().await; telemetry.flush().await } => Ok(exit::DONE),
         _ = stops.recv() => Ok(exit::ABORTED),
-    }
-}
-
-fn token() -> Result<Option<ClientToken>, Failure> {
-    let bad = |why: &str| Failure::refused("client-token", format!("{TOKEN_VARIABLE}: {why}"));
-    match std::env::var(TOKEN_VARIABLE) {
-        Ok(text) if text.is_empty() => Ok(None),
-        Ok(text) => ClientToken::new(&text).map(Some).map_err(|why| bad(&why)),
-        Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => Err(bad("a client token is made of visible ASCII characters")),
     }
 }
 
 fn refused(error: &ServeError) -> Failure {
     match error {
-        ServeError::Open { .. } => Failure::refused("open-address", error.to_string())
-            .advise(format!("Set {TOKEN_VARIABLE}, or listen on 127.0.0.1.")),
+        ServeError::Open { .. } => {
+            Failure::refused("open-address", error.to_string()).advise("Set WRIT_CLIENT_TOKEN, or listen on 127.0.0.1.")
+        }
         _ => {
             Failure::refused("address", error.to_string()).advise("Give another --addr; port 0 takes any that is free.")
         }
@@ -184,23 +172,4 @@ fn stops() -> Result<mpsc::Receiver<()>, Failure> {
     #[cfg(not(unix))]
     tokio::spawn(async move { while tokio::signal::ctrl_c().await.is_ok() && send.send(()).await.is_ok() {} });
     Ok(receive)
-}
-
-/// What somebody should look at, on stderr.
-async fn log(host: Host, out: Out) {
-    let mut lines = host.log();
-    drop(host);
-    loop {
-        match lines.recv().await {
-            Ok(line) if line.level >= Level::Warn => {
-                let level = if line.level == Level::Error { "error" } else { "warning" };
-                out.note(&format!("writ: {level}: {}", safe(&line.text)), &json!({"log": level, "text": line.text}));
-            }
-            Ok(_) => {}
-            Err(RecvError::Lagged(count)) => {
-                out.note(&format!("writ: {count} lines of the log were lost"), &json!({"log": "lost", "count": count}));
-            }
-            Err(RecvError::Closed) => return,
-        }
-    }
 }

@@ -15,6 +15,7 @@ use super::server::{Phase, Shared};
 use super::{local, request, stream};
 use crate::data::{self, Wait};
 use crate::error::HostError;
+use crate::telemetry::Telemetry;
 
 /// Longest id of a request that is taken over from the caller.
 const REQUEST_ID_BYTES_MAX: usize = 64;
@@ -41,8 +42,8 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: axum::ext
 
 impl Shared {
     async fn answer(self: &Arc<Self>, parts: &Parts, body: Body, id: &str) -> Result<Response, Problem> {
-        if self.loopback {
-            local::check(parts)?;
+        if self.loopback || !self.options.allowed_hosts.is_empty() {
+            local::check(parts, &self.options.allowed_hosts)?;
         }
         let drains = || *self.phase.borrow() != Phase::Serving;
         if parts.uri.path() == "/readyz" && parts.method == Method::GET {
@@ -56,12 +57,29 @@ impl Shared {
         }
         let request = request::take(parts, body, self.options.body).await?;
         let headers = request.headers.clone();
+        if let (Some(telemetry), "/metrics") = (&self.options.metrics, parts.uri.path()) {
+            return self.metrics(telemetry, headers, id).await;
+        }
         let response = self.respond(request, writing, id).await?;
         let response = match response.wait.clone() {
             Some(wait) => self.wait(wait, headers, response, id).await,
             None => response,
         };
         self.written(response)
+    }
+
+    /// Metrics are for whom the component lets in: it is asked something that it tells clients only.
+    async fn metrics(
+        self: &Arc<Self>,
+        telemetry: &Telemetry,
+        headers: Vec<(String, String)>,
+        id: &str,
+    ) -> Result<Response, Problem> {
+        let asked = self.respond(data::Request { headers, ..data::Request::get("/v1/agents") }, None, id).await?;
+        if asked.status != 200 {
+            return self.written(asked);
+        }
+        Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], telemetry.metrics().render()).into_response())
     }
 
     /// Hands a request to the component. It is answered to its end even when the caller leaves: a call that is dropped

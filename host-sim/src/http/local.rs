@@ -1,4 +1,4 @@
-//! Who may speak to a server on a loopback address: pages of other sites can reach it from a browser on this machine, by
+//! Whom a server may be asked for. On a loopback address pages of other sites can reach it from a browser on this machine, by
 //! a name of theirs that they point at it (DNS rebinding). What names another host, or comes from another site, is
 //! refused before it is looked at.
 
@@ -11,25 +11,35 @@ use axum::http::{StatusCode, Uri, header};
 use super::problem::Problem;
 
 /// Checks the names in a request. `Host` may have any port: a forwarded one is another than ours.
-pub(super) fn check(parts: &Parts) -> Result<(), Problem> {
+pub(super) fn check(parts: &Parts, allowed: &[String]) -> Result<(), Problem> {
     let hosts: Vec<_> = parts.headers.get_all(header::HOST).iter().collect();
     let [host] = hosts.as_slice() else {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "bad-host", "A request has one header `host`."));
     };
     let named = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
     // A target in absolute form names a host, too.
-    let foreign = |authority: &Authority| !is_loopback(authority);
+    let ours = |authority: &Authority| is_loopback(authority) || is_allowed(authority, allowed);
+    let foreign = |authority: &Authority| !ours(authority);
     if named.as_ref().is_none_or(foreign) || parts.uri.authority().is_some_and(foreign) {
-        let text = "This server listens on a loopback address, and the request names another host. Ask for \
-                    127.0.0.1, [::1] or localhost.";
+        let text = "The request names another host than this server has. Ask for 127.0.0.1, [::1] or localhost, or for a \
+                    name of `serve.allowed_hosts`.";
         return Err(Problem::new(StatusCode::FORBIDDEN, "foreign-host", text));
     }
-    let own = |origin: &str| origin.parse::<Uri>().is_ok_and(|origin| origin.authority().is_some_and(is_loopback));
+    let own = |origin: &str| origin.parse::<Uri>().is_ok_and(|origin| origin.authority().is_some_and(ours));
     if parts.headers.get_all(header::ORIGIN).iter().any(|origin| !origin.to_str().is_ok_and(own)) {
-        let text = "This server listens on a loopback address, and the request comes from another site's page.";
+        let text = "The request comes from another site's page. Name the site in `serve.allowed_hosts` if it is yours.";
         return Err(Problem::new(StatusCode::FORBIDDEN, "foreign-origin", text));
     }
     Ok(())
+}
+
+/// One of the configured names, with its port if it has one.
+fn is_allowed(authority: &Authority, allowed: &[String]) -> bool {
+    let plain = authority.as_str().eq_ignore_ascii_case(authority.host()) || authority.port().is_some();
+    plain
+        && allowed
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case(authority.as_str()) || name.eq_ignore_ascii_case(authority.host()))
 }
 
 /// `localhost`, `127.0.0.0/8` or `[::1]`, with any port or none, and nothing else.
@@ -53,7 +63,7 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        check(&request.body(()).unwrap().into_parts().0).is_err()
+        check(&request.body(()).unwrap().into_parts().0, &["writ.example.com".into()]).is_err()
     }
 
     #[test]
@@ -79,6 +89,12 @@ mod tests {
         ] {
             assert!(refused("/", &[("host", bad)]), "{bad}");
             assert!(refused("/", &[("host", "localhost"), ("origin", &format!("http://{bad}"))]), "{bad}");
+        }
+        for named in ["writ.example.com", "Writ.Example.COM:443"] {
+            assert!(!refused("/", &[("host", named), ("origin", &format!("https://{named}"))]), "{named}");
+        }
+        for bad in ["writ.example.com.evil", "a@writ.example.com", "writ.example.com:x"] {
+            assert!(refused("/", &[("host", bad)]), "{bad}");
         }
         assert!(refused("/", &[("host", "localhost"), ("origin", "null")]));
         assert!(refused("/", &[]));

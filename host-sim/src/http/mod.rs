@@ -25,5 +25,5 @@ mod server;
 mod sse;
 mod stream;
 
-pub use options::{ClientToken, ServeOptions, TOKEN_BYTES_GOOD, TOKEN_BYTES_MAX};
+pub use options::ServeOptions;
 pub use server::{Drain, ServeError, Server};

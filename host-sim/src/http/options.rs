@@ -1,11 +1,10 @@
 //! What a server is given.
 
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
-use sha2::{Digest, Sha256};
+use crate::telemetry::Telemetry;
 
 /// What `writ serve` needs to know besides its host. It can be filled from anywhere: options, a file, a test.
 #[derive(Clone, Debug)]
@@ -29,6 +28,11 @@ pub struct ServeOptions {
     pub head: Duration,
     /// How long a request's body may take to come.
     pub body: Duration,
+    /// Names that a request may ask for in `host` besides this machine's own, each with or without a port. On an address
+    /// that other machines reach, an empty list allows all.
+    pub allowed_hosts: Vec<String>,
+    /// What `GET /metrics` shows to whom the component lets in; `None`: there is no such route.
+    pub metrics: Option<Arc<Telemetry>>,
     /// After how much silence a stream sends a comment, and looks again without having been woken.
     pub heartbeat: Duration,
 }
@@ -45,66 +49,9 @@ impl Default for ServeOptions {
             stall: Duration::from_secs(30),
             head: Duration::from_secs(20),
             body: Duration::from_secs(30),
+            allowed_hosts: Vec::new(),
+            metrics: None,
             heartbeat: Duration::from_secs(15),
-        }
-    }
-}
-
-/// The secret that clients send as `authorization: Bearer TOKEN`. It shows itself nowhere.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ClientToken(String);
-
-/// Longest client token, in bytes.
-pub const TOKEN_BYTES_MAX: usize = 4096;
-/// Below so many bytes a client token can be guessed.
-pub const TOKEN_BYTES_GOOD: usize = 16;
-
-impl ClientToken {
-    /// A token of 1 to 4,096 visible ASCII characters. The error says what is wrong, and never the token.
-    pub fn new(text: &str) -> Result<Self, String> {
-        if text.is_empty() || text.len() > TOKEN_BYTES_MAX {
-            return Err(format!("a client token has 1 to {TOKEN_BYTES_MAX} characters, this one has {}", text.len()));
-        }
-        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("a client token is made of visible ASCII characters, without spaces".into());
-        }
-        Ok(Self(text.to_owned()))
-    }
-
-    /// Whether it is so short that it can be guessed.
-    pub fn is_weak(&self) -> bool {
-        self.0.len() < TOKEN_BYTES_GOOD
-    }
-
-    /// The component's setting `auth`, which lets in who has this token, as `principal` (`realm/subject`). It holds a
-    /// digest, not the token.
-    pub fn auth_setting(&self, principal: &str) -> String {
-        let digest: String = Sha256::digest(&self.0).iter().map(|byte| format!("{byte:02x}")).collect();
-        json!({"clients": [{"digest": digest, "principal": principal}]}).to_string()
-    }
-}
-
-impl fmt::Debug for ClientToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClientToken(…)")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_shows_itself_nowhere() {
-        let token = ClientToken::new("s3cret").unwrap();
-        assert!(!format!("{token:?}").contains("s3cret"));
-        let setting = token.auth_setting("local/operator");
-        assert!(!setting.contains("s3cret"));
-        // printf s3cret | sha256sum
-        assert!(setting.contains("1ec1c26b50d5d3c58d9583181af8076655fe00756bf7285940ba3670f99fcba0"), "{setting}");
-        for bad in ["", "two words", "s3cret\n", "é"] {
-            let error = ClientToken::new(bad).unwrap_err();
-            assert!(bad.is_empty() || !error.contains(bad), "{error}");
         }
     }
 }

@@ -195,6 +195,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 async fn connection(stream: TcpStream, router: Router, shared: Arc<Shared>) {
     // Events are small, and each is to be seen now.
     let _ = stream.set_nodelay(true);
+    let _open = shared.options.metrics.as_ref().map(|telemetry| telemetry.metrics().connection());
     let io = TokioIo::new(Patience::new(stream, shared.options.stall));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -23,6 +23,7 @@ pub(super) fn start(shared: &Arc<Shared>, tail: Tail, permit: OwnedSemaphorePerm
     let shared = shared.clone();
     tokio::spawn(async move {
         let _permit = permit;
+        let _open = shared.options.metrics.as_ref().map(|telemetry| telemetry.metrics().stream());
         // It fails when the reader has left, and then there is nobody to tell.
         let _ = tell(&shared, tail, pieces).await;
     });

@@ -11,6 +11,7 @@ mod metrics;
 mod spans;
 mod work;
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::Dispatch;
@@ -46,6 +47,12 @@ pub struct Telemetry {
     spans: Option<Spans>,
     exporter: Option<Exporter>,
     work: Mutex<Work>,
+}
+
+impl fmt::Debug for Telemetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Telemetry")
+    }
 }
 
 impl Telemetry {

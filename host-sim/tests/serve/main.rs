@@ -8,6 +8,7 @@ mod foreign;
 mod hostile;
 #[path = "../kit/mod.rs"]
 mod kit;
+mod load;
 mod process;
 mod requests;
 mod served;

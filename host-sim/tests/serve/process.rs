@@ -12,25 +12,31 @@ use tokio::process::{Child, ChildStdout, Command};
 use super::client::{Event, TOKEN, ask, soon, stream, submit, until};
 use super::served::SCRIPT;
 
-struct Process {
+/// A server that has said that it listens.
+pub struct Process {
     child: Child,
     stdout: BufReader<ChildStdout>,
-    addr: SocketAddr,
+    pub addr: SocketAddr,
 }
 
-fn command(data: &Path, extra: &[&str]) -> Command {
-    let script = data.join("script.toml");
-    std::fs::write(&script, SCRIPT).expect("a script");
+fn command(data: &Path, script: &str, addr: &str, extra: &[&str]) -> Command {
+    let file = data.join("script.toml");
+    std::fs::write(&file, script).expect("a script");
     let mut command = Command::new(env!("CARGO_BIN_EXE_writ"));
-    command.args(["serve", "--addr", "127.0.0.1:0"]).arg("--data").arg(data.join("data"));
-    command.arg("--script").arg(script).args(extra).env("WRIT_CLIENT_TOKEN", TOKEN);
+    command.args(["serve", "--addr", addr]).arg("--data").arg(data.join("data"));
+    command.arg("--script").arg(file).args(extra).env("WRIT_CLIENT_TOKEN", TOKEN);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command
 }
 
 impl Process {
     async fn start(data: &Path, extra: &[&str]) -> Self {
-        let mut child = command(data, extra).spawn().expect("it starts");
+        Self::start_with(data, SCRIPT, "127.0.0.1:0", extra).await
+    }
+
+    /// With a script and an address of the caller's own.
+    pub async fn start_with(data: &Path, script: &str, addr: &str, extra: &[&str]) -> Self {
+        let mut child = command(data, script, addr, extra).spawn().expect("it starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut line = String::new();
         soon("the first line", stdout.read_line(&mut line)).await.expect("a line");
@@ -38,13 +44,22 @@ impl Process {
         Self { child, stdout, addr: addr.unwrap_or_else(|| panic!("{line:?}")) }
     }
 
-    async fn signal(&self, name: &str) {
-        let id = self.child.id().expect("it runs").to_string();
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a status").is_some()
+    }
+
+    pub async fn signal(&self, name: &str) {
+        let id = self.id().to_string();
         assert!(Command::new("kill").args([name, &id]).status().await.expect("kill").success());
     }
 
     /// Its exit code, and all that it said but the first line.
-    async fn end(mut self) -> (Option<i32>, String, String) {
+    pub async fn end(mut self) -> (Option<i32>, String, String) {
         let status = soon("its end", self.child.wait()).await.expect("it ends");
         let (mut out, mut err) = (String::new(), String::new());
         self.stdout.read_to_string(&mut out).await.expect("text");

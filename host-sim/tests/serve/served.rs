@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use host_sim::clock::SystemClock;
 use host_sim::engine::{ComponentSource, Engine};
 use host_sim::host::{Host, Parts};
-use host_sim::http::{ClientToken, Drain, ServeOptions, Server};
+use host_sim::http::{Drain, ServeOptions, Server};
 use host_sim::limits::HostLimits;
 use host_sim::model::scripted::ScriptedModel;
 use host_sim::script::Script;
@@ -14,6 +14,7 @@ use host_sim::store::Store;
 use host_sim::store::memory::MemoryStore;
 use host_sim::tools::scripted::{ExecutionLog, ScriptedTools};
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
 
 use super::client::TOKEN;
@@ -68,7 +69,7 @@ impl Served {
         let script = Arc::new(Script::parse(SCRIPT).expect("a good script"));
         let clock = Arc::new(SystemClock);
         let agents = json!({"agents": [{"name": "helper", "model": "m", "tools": []}]}).to_string();
-        let auth = token.map(|token| ClientToken::new(token).expect("a good token").auth_setting("local/operator"));
+        let auth = token.map(auth_setting);
         let settings = [("agents".to_owned(), agents)].into_iter();
         let parts = Parts {
             component: ComponentSource::Embedded,
@@ -101,4 +102,10 @@ fn engine() -> Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     let load = || Engine::load(&ComponentSource::Embedded, &HostLimits::small()).expect("the component loads");
     ENGINE.get_or_init(load).clone()
+}
+
+/// The component's setting that lets in who has this token.
+fn auth_setting(token: &str) -> String {
+    let digest: String = Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect();
+    serde_json::json!({"clients": [{"digest": digest, "principal": "local/operator"}]}).to_string()
 }
