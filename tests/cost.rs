@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use host_sim::clock::Clock;
@@ -189,7 +190,8 @@ async fn no_time_passes_between_a_kill_and_going_on() {
     world.host.clone().shutdown().await;
     let second = host(&world.parts).await;
     second.sweep().await.expect("a sweep");
-    second.settled().await;
+    // Nobody moves the clock: who waits for a time waits for ever.
+    tokio::time::timeout(Duration::from_secs(30), second.settled()).await.expect("it goes on without waiting");
     let done = submission(&second, &id).await;
     assert_eq!((&done["outcome"]["text"], &done["attempt"]), (&json!("Done."), &json!(2)), "{done}");
     assert_eq!(world.clock.now(), START_MS);
