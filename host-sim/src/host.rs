@@ -10,7 +10,7 @@ use tokio::sync::broadcast;
 use self::calls::Calls;
 use crate::clock::Clock;
 use crate::data::{AuditPage, AuditReport, FeedPage, Level, LogLine, PendingPage, Published, Request, Response};
-use crate::engine::{ComponentSource, Engine, EngineError, Handles, Hook, Observer};
+use crate::engine::{ComponentSource, Engine, EngineError, Handles, Hook, Observer, Seen};
 use crate::error::HostError;
 use crate::limits::HostLimits;
 use crate::model::Model;
@@ -159,7 +159,11 @@ impl Host {
 
     /// Logs a warning of the host's own.
     pub(crate) fn warn(&self, text: String) {
-        let _ = self.0.calls.handles().log.send(LogLine { level: Level::Warn, text });
+        let handles = self.0.calls.handles();
+        if let Some(observer) = &handles.observer {
+            observer.see(0, &Seen::Logged { level: Level::Warn, thread: None, text: &text });
+        }
+        let _ = handles.log.send(LogLine { level: Level::Warn, text });
     }
 
     /// What is logged from now on, by the component and by the host about it.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use hmac::{Hmac, KeyInit, Mac};
+use hmac::{Hmac, Mac};
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::Sha256;
@@ -126,7 +126,7 @@ pub fn sign(secret: &str, id: &str, seconds: u64, body: &str) -> Result<String, 
         Some(encoded) => BASE64.decode(encoded).map_err(|_| format!("what follows `{BASE64_SECRET}` is no base64"))?,
         None => secret.as_bytes().to_vec(),
     };
-    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&key).map_err(|error| error.to_string())?;
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key).map_err(|error| error.to_string())?;
     mac.update(format!("{id}.{seconds}.{body}").as_bytes());
     Ok(BASE64.encode(mac.finalize().into_bytes()))
 }

@@ -262,7 +262,8 @@ impl<'r, 'a> Turn<'r, 'a> {
         }
         self.sub.attempt += 1;
         self.sub.state = State::Running;
-        self.s.tell(json!({"type": "attempt", "submission": self.id, "attempt": self.sub.attempt}));
+        let agent = &self.sub.address.agent;
+        self.s.tell(json!({"type": "attempt", "submission": self.id, "attempt": self.sub.attempt, "agent": agent}));
         writes.push(put(keys::sub(&self.id), &self.sub));
         writes.push(journal_guard(&self.s));
     }

@@ -177,5 +177,7 @@ async fn long_until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(400), looks).await.unwrap_or_else(|_| panic!("waited too long for {what}"));
+    tokio::time::timeout(Duration::from_secs(400), looks)
+        .await
+        .unwrap_or_else(|_| panic!("waited too long for {what}"));
 }

@@ -130,7 +130,7 @@ async fn what_can_not_be_served_is_said_and_not_tried() {
     let output = second.output().await.expect("it runs");
     let text = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(3), "{text}");
-    assert!(text.contains("client-token") && !text.contains("secret"), "{text}");
+    assert!(text.contains("client_token") && !text.contains("secret"), "{text}");
     let output = second.env("WRIT_CLIENT_TOKEN", TOKEN).output().await.expect("it runs");
     let text = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(3), "{text}");
