@@ -8,6 +8,7 @@ use crate::error::{Error, Problem, Refusal};
 use crate::id::{self, Address, Place};
 use crate::keys::{self, List};
 use crate::mutation;
+use crate::notice;
 use crate::ports::{Bytes, Guard, Ports, Write};
 use crate::prelude::*;
 use crate::queue;
@@ -80,6 +81,8 @@ pub struct Birth {
     pub state: BTreeMap<String, serde_json::Value>,
     /// When it is too late, in milliseconds from now.
     pub deadline_ms: u64,
+    /// The targets that are told of it.
+    pub notify: Vec<String>,
 }
 
 /// Submits a delivery to a thread.
@@ -108,6 +111,13 @@ pub fn submit(
             }
         }
         let deadline_ms = delivery.deadline_ms.unwrap_or(limits.deadline_ms).min(limits.deadline_ms);
+        // A steering message is no work of its own: nobody waits for its outcome.
+        let notify = match delivery.steer {
+            true => Vec::new(),
+            false => {
+                notice::names(ports.host, &admission.address.agent).map_err(|e| Problem::new(500, "bad-settings", e))?
+            }
+        };
         let start = Start { content: delivery.content.clone(), result_schema: delivery.result_schema.clone(), limits };
         let stored = encode(&start).len();
         if stored > VALUE_MAX {
@@ -121,6 +131,7 @@ pub fn submit(
             boundary: None,
             state: BTreeMap::new(),
             deadline_ms,
+            notify,
         })
     })
 }
@@ -147,6 +158,12 @@ impl Admission<'_> {
                 None => continue,
             }
             if let Some(sub) = snapshot.sub {
+                if mutation::is(self.ports.host, "write-on-repeat") {
+                    let (expect, queue) = snapshot.queue;
+                    let new = Queue { nonce: nonce(self.ports.clock), ..queue };
+                    let key = keys::queue(place.partition);
+                    store::commit(self.ports.store, Guard { key: key.clone(), expect }, &[put(key, &new)])?;
+                }
                 return self.existing(id, sub, place);
             }
             match snapshot.head.as_ref().map(|h| &h.stage) {
@@ -222,6 +239,9 @@ impl Admission<'_> {
             );
             return Err(Problem::new(409, "conflict", detail).with("field", field).with("id", id).into());
         }
+        if mutation::is(self.ports.host, "forget-the-outcome") {
+            return Ok(Accepted { id, sub: Submission { state: State::Queued, outcome: None, ..sub }, place });
+        }
         Ok(Accepted { id, sub, place })
     }
 
@@ -253,6 +273,7 @@ impl Admission<'_> {
             created: now,
             deadline: now.saturating_add(birth.deadline_ms),
             state: if settled { State::Settled } else { State::Queued },
+            notify: birth.notify,
             attempt: 0,
             settled: settled.then_some(now),
             outcome: birth.outcome,
@@ -262,7 +283,7 @@ impl Admission<'_> {
         let mut writes = vec![put(keys::sub(id), &sub), put(place.inbox(), &inbox)];
         writes.push(put(place.entry(k), &Entry::Submit(id.to_owned())));
         if !settled {
-            let slot = Slot::Submission { id: id.to_owned(), tag: place.tag.clone() };
+            let slot = Slot::Submission { id: id.to_owned(), tag: place.tag.clone(), notify: !sub.notify.is_empty() };
             writes.push(put(keys::slot(p, n), &slot));
         }
         if let Some(start) = &birth.start {

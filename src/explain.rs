@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::id::{self, Place};
 use crate::keys;
+use crate::notice::{NEEDS_YOU, SETTLED};
 use crate::ports::Ports;
 use crate::prelude::*;
 use crate::record::Submission;
@@ -19,6 +20,11 @@ pub fn explain(ports: &Ports, id: &str, sub: &Submission) -> Result<Value, Error
         (keys::sub(id), "the record: what was accepted, and how it ended".into()),
         (keys::start(id), "the delivery; deleted when it settles".into()),
         (keys::cancel(id), "the mark that it is to be cancelled".into()),
+        (keys::pause(id), "the mark that it is paused".into()),
+        (keys::notice(id, SETTLED), "somebody is still to be told that it has its outcome".into()),
+        (keys::sent(id, SETTLED), "who was told of its outcome, or is given up".into()),
+        (keys::notice(id, NEEDS_YOU), "somebody is still to be told that it waits for them".into()),
+        (keys::sent(id, NEEDS_YOU), "who was told that it waits for them, or is given up".into()),
         (keys::moved(id), "where maintenance moved its slot to".into()),
         (
             keys::slot(partition, sub.n),

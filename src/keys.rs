@@ -6,6 +6,9 @@ use crate::prelude::*;
 /// The store's format record: a partition of its own.
 pub const FORMAT: &str = "format";
 
+/// The agents that are paused, of all owners: a partition and a guard of its own.
+pub const PAUSED: &str = "paused";
+
 /// Slots of a journal ring.
 pub const RING: u64 = 20_000;
 
@@ -37,6 +40,21 @@ pub fn start(id: &str) -> String {
 /// The mark that a submission is to be cancelled.
 pub fn cancel(id: &str) -> String {
     format!("{}/cancel", sub(id))
+}
+
+/// The mark that a submission is paused.
+pub fn pause(id: &str) -> String {
+    format!("{}/pause", sub(id))
+}
+
+/// A notice about a submission that is not delivered to everybody yet.
+pub fn notice(id: &str, subject: &str) -> String {
+    format!("{}/notice/{subject}", sub(id))
+}
+
+/// To whom a notice about a submission was delivered.
+pub fn sent(id: &str, subject: &str) -> String {
+    format!("{}/sent/{subject}", sub(id))
 }
 
 /// A recorded step; `call` is `<message>.<index>`.

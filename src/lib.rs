@@ -30,6 +30,8 @@ pub mod id;
 pub mod journal;
 pub mod keys;
 mod mutation;
+pub mod notice;
+pub mod pause;
 pub mod ports;
 mod prelude;
 pub mod queue;

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::id::Place;
 use crate::keys;
+use crate::notice::{self, SETTLED};
 use crate::ports::{Ports, Write};
 use crate::prelude::*;
 use crate::record::{Queue, Slot, Submission, decode, decode_opt};
@@ -47,11 +48,13 @@ pub fn maintain(ports: &Ports, partition: u8, queue: &mut Queue) -> Result<Vec<W
             _ => None,
         })
         .collect();
-    let record_keys: Vec<String> = ids.iter().map(|id| keys::sub(id)).collect();
+    let record_keys: Vec<String> = ids.iter().flat_map(|id| [keys::sub(id), keys::notice(id, SETTLED)]).collect();
     let mut live = BTreeMap::new();
-    for ((id, key), value) in ids.iter().zip(&record_keys).zip(read_many(ports.store, &record_keys)?) {
-        let record: Option<Submission> = decode_opt(key, &value)?;
-        live.insert((*id).to_owned(), record.is_some_and(|r| !r.is_settled()));
+    let values = read_many(ports.store, &record_keys)?;
+    for ((id, keys), values) in ids.iter().zip(record_keys.chunks(2)).zip(values.chunks(2)) {
+        let record: Option<Submission> = decode_opt(&keys[0], &values[0])?;
+        // What has settled stays while somebody is still to be told.
+        live.insert((*id).to_owned(), record.is_some_and(|r| !r.is_settled()) || values[1].is_some());
     }
     if live.values().filter(|l| **l).count() > MOVES_MAX && span < SPAN_BACKLOG {
         return Ok(Vec::new());
@@ -71,7 +74,7 @@ pub fn maintain(ports: &Ports, partition: u8, queue: &mut Queue) -> Result<Vec<W
                 }
                 writes.push(del(keys::slot(partition, n)));
             }
-            Some(Slot::Submission { id, tag }) if live[&id] => {
+            Some(Slot::Submission { id, tag, notify }) if live[&id] => {
                 if moves == MOVES_MAX || writes.len() + 3 > WRITES_MAX {
                     break;
                 }
@@ -79,7 +82,7 @@ pub fn maintain(ports: &Ports, partition: u8, queue: &mut Queue) -> Result<Vec<W
                 met.push(id.clone());
                 writes.push(del(keys::slot(partition, n)));
                 writes.push(put(keys::moved(&id), &queue.next));
-                writes.push(put(keys::slot(partition, queue.next), &Slot::Submission { id, tag }));
+                writes.push(put(keys::slot(partition, queue.next), &Slot::Submission { id, tag, notify }));
                 queue.next += 1;
             }
             Some(Slot::Submission { id, .. }) => {
@@ -132,7 +135,7 @@ pub fn pending(ports: &Ports, cursor: Option<&str>) -> Result<Pending, Error> {
             let values = read_many(ports.store, &keys)?;
             let Some(now) = &values[0] else { break };
             next = decode::<Queue>(&keys[0], now)?.next;
-            for (key, value) in keys.iter().zip(values).skip(1) {
+            for ((n, key), value) in (from..).zip(&keys[1..]).zip(values.into_iter().skip(1)) {
                 // A slot that can't be read must not stop the others: it is told here, and named by the audit (A31).
                 let slot = decode_opt::<Slot>(key, &value).unwrap_or_else(|error| {
                     ports.host.warn(&format!("a queue slot is passed over: {error:?}"));
@@ -140,7 +143,15 @@ pub fn pending(ports: &Ports, cursor: Option<&str>) -> Result<Pending, Error> {
                 });
                 let (tag, id) = match slot {
                     None => continue,
-                    Some(Slot::Submission { id, tag }) => (tag, Some(id)),
+                    Some(Slot::Submission { id, tag, notify }) => {
+                        if work.len() + 2 > PENDING_MAX {
+                            return Ok(Pending { work, next: Some(format!("{p}.{n}")) });
+                        }
+                        if notify {
+                            work.push((notice::instance(&id), None));
+                        }
+                        (tag, Some(id))
+                    }
                     Some(Slot::Delete { tag }) => (tag, None),
                 };
                 work.push((Place { partition: p as u8, tag }.head(), id));

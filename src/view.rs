@@ -63,15 +63,28 @@ pub fn submission(ports: &Ports, id: &str, sub: &Submission) -> Result<Value, Er
         view["reason"] = json!("It has its outcome.");
         return Ok(view);
     }
-    let [head] = read(ports.store, [place.head()])?;
-    let (state, reason) = state(decode_opt(&place.head(), &head)?.as_ref(), id, sub);
+    let wanted = [place.head(), keys::pause(id), keys::PAUSED.to_owned()];
+    let [head, mark, paused] = read(ports.store, wanted.clone())?;
+    let by_agent = Paused::read(&paused)?.has(&sub.address.owner, &sub.address.agent);
+    let paused = match decode_opt::<PauseMark>(&wanted[1], &mark)? {
+        Some(_) => Some("It is paused."),
+        None => by_agent.then_some("Its agent is paused."),
+    };
+    let (state, reason) = state(decode_opt(&wanted[0], &head)?.as_ref(), id, sub, paused);
     view["state"] = json!(state);
     view["reason"] = json!(reason);
     Ok(view)
 }
 
 /// The state of an unsettled submission, and a sentence that says why.
-pub fn state(head: Option<&Head>, id: &str, sub: &Submission) -> (&'static str, String) {
+/// `paused` says that it is paused, if it is.
+pub fn state(head: Option<&Head>, id: &str, sub: &Submission, paused: Option<&str>) -> (&'static str, String) {
+    if let Some(paused) = paused {
+        let op = head.and_then(|h| h.op.as_ref()).filter(|op| op.sub == id);
+        let at_work = op.is_some_and(|op| !matches!(op.phase, Phase::Parked { .. }));
+        let rest = if at_work { " The turn under way goes on to its end." } else { "" };
+        return ("paused", format!("{paused}{rest} Resume it, or cancel it."));
+    }
     let Some(head) = head else { return ("queued", "Its thread is not there yet.".into()) };
     if let Stage::Staged(staged) = &head.stage {
         return ("running", format!("{} of {} messages are copied.", staged.done, staged.point));

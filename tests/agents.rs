@@ -149,6 +149,57 @@ async fn an_interrupted_call_of_a_tool_that_is_gone_is_not_run_again() {
     assert!(seen > 1, "no call was ever open at a crash");
 }
 
+/// A call that was open when the host died, and whose tool has another policy in the next host: whatever the two policies
+/// are, it is not run again, and says why.
+/// Shows B21.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_call_of_a_tool_with_another_policy_is_not_run_again() {
+    let policies = ["plain", "replay-safe", "stepped", "ask"];
+    for (before, after) in
+        policies.iter().flat_map(|a| policies.map(|b| (*a, b))).filter(|(a, b)| *a != "ask" && a != b)
+    {
+        let script = |policy: &str| {
+            calls("look", &["{ }"]) + &format!("[[tool]]\nname = \"look\"\npolicy = \"{policy}\"\nreply = \"seen\"\n")
+        };
+        // Of a plain call nothing has to be known of today's tool.
+        let why = if before == "plain" { "was open: no result" } else { "the tool has changed since: no result" };
+        let setup = |n| Setup::new(&script(if n == 0 { before } else { after }));
+        // The call is open before its result is committed: it was not run yet, or it was.
+        for (plan, executions) in [((3, Fault::KillAfter), 0), ((4, Fault::KillBefore), 1)] {
+            let survived = survive(setup, &["look"], &[plan]).await;
+            let executed: Vec<usize> = survived.kills.iter().map(|kill| kill.executions).collect();
+            assert_eq!((executed, survived.executions.len()), (vec![executions], executions), "{before} to {after}");
+            let results = results(&survived.world).await;
+            let [result] = &results[..] else { panic!("one result: {results:?}") };
+            assert!(
+                result.starts_with("toolResult(interrupted): ") && result.contains(why),
+                "{before} to {after}: {result}"
+            );
+            let done = survived.world.submission(&survived.ids[0]).await;
+            assert_eq!(done["outcome"]["text"], "Done.", "{done}");
+            survived.world.check().await;
+        }
+    }
+}
+
+/// A call that may be run again is, and this time it fails: an ordinary error that the model sees, in one more attempt.
+/// Shows B21.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_call_that_fails_when_run_again_is_an_error() {
+    for policy in ["replay-safe", "stepped"] {
+        let tool = format!("[[tool]]\nname = \"look\"\npolicy = \"{policy}\"\nreply = \"it is dark\"\n");
+        let setup = |n| Setup::new(&format!("{}{tool}error = {}\n", calls("look", &["{ }"]), n > 0));
+        let survived = survive(setup, &["look"], &[(4, Fault::KillBefore)]).await;
+        let messages = survived.world.messages("t").await;
+        let result = messages.iter().find(|m| m["role"] == "toolResult").expect("a result");
+        assert_eq!((&result["isError"], line(result).as_str()), (&json!(true), "toolResult: it is dark"), "{policy}");
+        assert_eq!(survived.executions.len(), 2, "{policy}");
+        let done = survived.world.submission(&survived.ids[0]).await;
+        assert_eq!((&done["outcome"]["text"], &done["attempt"]), (&json!("Done."), &json!(2)), "{done}");
+        survived.world.check().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_can_t_get_round_an_approval() {
     let script = REFUND.replace("name = \"bank_pay\"", "name = \"bank_pay\"\npolicy = \"ask\"");

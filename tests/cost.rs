@@ -1,8 +1,16 @@
 //! What operations cost, in calls of the store: docs/store.md has the table, this counts (protocol §7).
 #![cfg(not(target_family = "wasm"))]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use host_sim::clock::Clock;
 use host_sim::data::Request;
+use host_sim::host::Host;
 use host_sim::store::counted::StoreCalls;
+use host_sim::store::memory::MemoryStore;
+use host_sim::store::{Guard, Outcome, Store, StoreError, Write};
 use serde_json::{Value, json};
 use writ_tests::{OWNER, START_MS, Setup, World, host, until};
 
@@ -53,10 +61,15 @@ async fn whole(world: &World, thread: &str, message: &str) -> (u64, u64) {
 
 /// A thread whose run waits for its model: what is counted meanwhile is the request alone.
 async fn busy(world: &World, thread: &str) -> String {
-    let before = world.model.calls();
+    let before = world.clock.waiting();
     let id = world.accept(thread, "busy", "slow").await;
-    until(|| world.model.calls() > before).await;
+    until(|| world.clock.waiting() > before).await;
     id
+}
+
+async fn submission(host: &Host, id: &str) -> Value {
+    let request = Request::get(format!("/v1/submissions/{id}")).principal(OWNER);
+    host.respond(request).await.expect("an answer").json().expect("JSON")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,7 +123,7 @@ async fn a_tool_is_two_commits_more_and_three_are_not_much_more() {
 async fn a_retry_is_one_commit_more() {
     let world = world().await;
     assert_eq!(whole(&world, "new", "flaky").await, (1 + 3, 1 + 3 + 1));
-    assert_eq!(host_sim::clock::Clock::now(&*world.clock), START_MS + 2_000);
+    assert_eq!(world.clock.now(), START_MS + 2_000);
 }
 
 /// The wish is one commit, rest and outcome are the other; the wish leaves the inbox with the second.
@@ -155,14 +168,77 @@ async fn a_takeover_is_one_commit_before_it_goes_on() {
     // The sweep: format, queues, and two partitions in use. The takeover: head with inbox and record, the record that
     // the head names, inbox, context.
     assert_eq!(cost.reads, 2 + 2 + 2 + 2, "{cost:?}");
+    until(|| world.clock.waiting() == 1).await;
     world.clock.advance(2 * HOUR_MS);
     second.settled().await;
-    let request = Request::get(format!("/v1/submissions/{id}")).principal(OWNER);
-    let done = second.respond(request).await.expect("an answer").json().expect("JSON");
+    let done = submission(&second, &id).await;
     assert_eq!((&done["attempt"], &done["outcome"]["text"]), (&json!(2), &json!("At last.")), "{done}");
     assert_eq!(world.calls_since(calls).commits, 2);
     writ_tests::check(&second, &*world.store).await;
 }
+
+/// The next host takes up at once what a killed one has left: on the clock nothing passes until the outcome.
+/// Shows A17.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_time_passes_between_a_kill_and_going_on() {
+    let script = "[[answer]]\ncalls = [{ name = \"pay\" }]\n[[answer]]\ntext = \"Done.\"\n\
+                  [[tool]]\nname = \"pay\"\nreply = \"paid\"\ndelay_ms = 3600000\n";
+    let world = Setup::new(script).reach(0).world().await;
+    let id = world.accept("t", "k", "pay").await;
+    until(|| world.log.executions().len() == 1).await;
+    world.host.clone().shutdown().await;
+    let second = host(&world.parts).await;
+    second.sweep().await.expect("a sweep");
+    second.settled().await;
+    let done = submission(&second, &id).await;
+    assert_eq!((&done["outcome"]["text"], &done["attempt"]), (&json!("Done."), &json!(2)), "{done}");
+    assert_eq!(world.clock.now(), START_MS);
+}
+
+/// A store that knows how many bytes its commits have put.
+#[derive(Default)]
+struct Weighed {
+    inner: MemoryStore,
+    bytes: AtomicUsize,
+}
+
+impl Weighed {
+    fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Store for Weighed {
+    async fn get_many(&self, keys: Vec<String>) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        self.inner.get_many(keys).await
+    }
+
+    async fn commit(&self, guard: Guard, writes: Vec<Write>) -> Result<Outcome, StoreError> {
+        let bytes = writes.iter().map(|w| w.key.len() + w.value.as_ref().map_or(0, Vec::len)).sum();
+        self.bytes.fetch_add(bytes, Ordering::SeqCst);
+        self.inner.commit(guard, writes).await
+    }
+
+    async fn append_later(&self, guard: Guard, writes: Vec<Write>, lost: Arc<AtomicU32>) {
+        self.inner.append_later(guard, writes, lost).await;
+    }
+
+    async fn flush(&self) {
+        self.inner.flush().await;
+    }
+
+    async fn dump(&self) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        self.inner.dump().await
+    }
+
+    async fn count(&self) -> Result<u64, StoreError> {
+        self.inner.count().await
+    }
+}
+
+/// Bytes that a plain turn of a few words may put, in all its commits, with their keys.
+const TURN_BYTES_MAX: usize = 5 * 1024;
 
 /// A thread as a compaction leaves it: `count` messages, near the end a summary that keeps the four before it.
 async fn long_thread(world: &World, name: &str, count: u64) {
@@ -177,17 +253,21 @@ async fn long_thread(world: &World, name: &str, count: u64) {
     world.import(name, json!({"boundary": summary}), &messages).await;
 }
 
+/// Calls, writes and bytes.
 /// Shows A26, B33.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_message_costs_the_same_after_twenty_as_after_twenty_thousand() {
-    let world = world().await;
-    let mut costs: Vec<StoreCalls> = Vec::new();
+    let store = Arc::new(Weighed::default());
+    let world = Setup::new(SCRIPT).store(store.clone()).world().await;
+    world.ask("t", "first", "hi").await;
+    let (mut costs, mut weights): (Vec<StoreCalls>, Vec<usize>) = (Vec::new(), Vec::new());
     for (name, count) in [("short", 20), ("long", 20_000)] {
         long_thread(&world, name, count).await;
-        let calls = world.store.calls();
+        let (calls, bytes) = (world.store.calls(), store.bytes());
         world.accept(name, "k", "hi").await;
         world.host.settled().await;
         costs.push(world.calls_since(calls));
+        weights.push(store.bytes() - bytes);
         // The summary, the five messages that it keeps and all after it, and the new one.
         let context = world.model.last_context();
         assert_eq!(context.len(), 1 + 4 + 5 + 1, "{context:#?}");
@@ -197,6 +277,9 @@ async fn the_next_message_costs_the_same_after_twenty_as_after_twenty_thousand()
     assert_eq!(of(&costs[0]), of(&costs[1]), "{costs:#?}");
     // A context is one read of at most 256 keys.
     assert!(costs[1].keys_read <= costs[0].keys_read + 256, "{costs:#?}");
+    // The names differ by a letter and the numbers by a few digits.
+    assert!(weights[0].abs_diff(weights[1]) < 256, "{weights:?} bytes");
+    assert!(weights[1] < TURN_BYTES_MAX, "{weights:?} bytes");
 }
 
 /// `WRIT_LONG_TESTS=1` does it with 100,000 settled submissions in 256 partitions; without, 5,000 in 8 fill each

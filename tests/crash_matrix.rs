@@ -118,6 +118,22 @@ struct ForgetsTheUnflushed;
 #[derive(Clone)]
 struct ExecutesTwice;
 
+/// In the lives after the first one, leaves the slots of the queue behind that are deleted.
+#[derive(Clone)]
+struct LeavesSlots;
+
+/// Shows the first and the last message of a user in each other's place.
+#[derive(Clone)]
+struct MixesUpMessages;
+
+struct Leaving {
+    inner: Arc<dyn Store>,
+    /// Whether there was something when this life began.
+    recovers: tokio::sync::OnceCell<bool>,
+}
+
+struct Mixing(Arc<dyn Store>);
+
 struct Losing {
     inner: Arc<dyn Store>,
     guard: &'static str,
@@ -148,6 +164,18 @@ impl Twist for AppliesHalf {
 impl Twist for ForgetsTheUnflushed {
     fn store(&self, inner: Arc<dyn Store>) -> Arc<dyn Store> {
         Arc::new(Forgetting { inner, held: Mutex::default() })
+    }
+}
+
+impl Twist for LeavesSlots {
+    fn store(&self, inner: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(Leaving { inner, recovers: tokio::sync::OnceCell::new() })
+    }
+}
+
+impl Twist for MixesUpMessages {
+    fn store(&self, inner: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(Mixing(inner))
     }
 }
 
@@ -249,6 +277,75 @@ impl Store for Forgetting {
 }
 
 #[async_trait]
+impl Store for Leaving {
+    async fn get_many(&self, keys: Vec<String>) -> Result<Vec<Option<Value>>, StoreError> {
+        self.recovers().await?;
+        self.inner.get_many(keys).await
+    }
+
+    async fn commit(&self, guard: Guard, mut writes: Vec<Write>) -> Result<Outcome, StoreError> {
+        let recovers = self.recovers().await?;
+        writes.retain(|write| !(recovers && write.value.is_none() && write.key.contains("/queue/")));
+        self.inner.commit(guard, writes).await
+    }
+
+    async fn append_later(&self, guard: Guard, writes: Vec<Write>, lost: Arc<AtomicU32>) {
+        self.inner.append_later(guard, writes, lost).await;
+    }
+
+    async fn flush(&self) {
+        self.inner.flush().await;
+    }
+
+    async fn dump(&self) -> Result<Vec<(String, Value)>, StoreError> {
+        self.inner.dump().await
+    }
+
+    async fn count(&self) -> Result<u64, StoreError> {
+        self.inner.count().await
+    }
+}
+
+impl Leaving {
+    async fn recovers(&self) -> Result<bool, StoreError> {
+        self.recovers.get_or_try_init(|| async { Ok(self.inner.count().await? > 0) }).await.copied()
+    }
+}
+
+#[async_trait]
+impl Store for Mixing {
+    async fn get_many(&self, keys: Vec<String>) -> Result<Vec<Option<Value>>, StoreError> {
+        let mut values = self.0.get_many(keys).await?;
+        let is_users = |value: &Option<Value>| value.as_ref().is_some_and(|v| v.starts_with(b"{\"role\":\"user\""));
+        let places: Vec<usize> = (0..values.len()).filter(|at| is_users(&values[*at])).collect();
+        if let [first, .., last] = places[..] {
+            values.swap(first, last);
+        }
+        Ok(values)
+    }
+
+    async fn commit(&self, guard: Guard, writes: Vec<Write>) -> Result<Outcome, StoreError> {
+        self.0.commit(guard, writes).await
+    }
+
+    async fn append_later(&self, guard: Guard, writes: Vec<Write>, lost: Arc<AtomicU32>) {
+        self.0.append_later(guard, writes, lost).await;
+    }
+
+    async fn flush(&self) {
+        self.0.flush().await;
+    }
+
+    async fn dump(&self) -> Result<Vec<(String, Value)>, StoreError> {
+        self.0.dump().await
+    }
+
+    async fn count(&self) -> Result<u64, StoreError> {
+        self.0.count().await
+    }
+}
+
+#[async_trait]
 impl Tools for Twice {
     fn describe(&self) -> Vec<Declaration> {
         self.0.describe()
@@ -280,6 +377,18 @@ fn a_store_that_applies_half_a_commit_is_noticed() {
 fn a_store_that_forgets_what_it_did_not_flush_is_noticed() {
     let broken = broken("one-tool", ForgetsTheUnflushed);
     assert!(broken.contains("effects"), "a plain tool ran twice, since its call was forgotten: {broken:?}");
+}
+
+/// Keys that the audit knows and that break nothing: only the number of what is left tells.
+#[test]
+fn a_store_that_keeps_more_after_a_crash_is_noticed() {
+    assert_eq!(broken("deletion", LeavesSlots), BTreeSet::from(["baseline".to_owned()]));
+}
+
+/// A transcript that is whole, with its messages in another order than that of their acceptance.
+#[test]
+fn a_store_that_mixes_messages_up_is_noticed() {
+    assert_eq!(broken("queue-of-three", MixesUpMessages), BTreeSet::from(["order".to_owned()]));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use host_sim::clock::Clock;
 use host_sim::data::Request;
 use host_sim::model::ModelError;
 use serde_json::{Value, json};
-use writ_tests::{START_MS, Setup, World};
+use writ_tests::{START_MS, Setup, World, host, until};
 
 fn failing(fail: &str) -> String {
     format!(
@@ -94,7 +94,7 @@ async fn a_success_resets_the_count_of_retries() {
         world.model.fail_next(transient());
     }
     let id = world.accept("t", "k", "hi").await;
-    writ_tests::until(|| world.model.calls() == 4).await;
+    until(|| world.model.calls() == 4).await;
     world.host.settled().await;
     assert_eq!(world.submission(&id).await["outcome"]["text"], "Done.");
     assert_eq!(world.model.calls(), 5);
@@ -166,6 +166,128 @@ async fn overflow_compacts_once_and_goes_on() {
         "{done}"
     );
     assert_eq!(world.model.summaries(), 2);
+    world.check().await;
+}
+
+/// A message that waits, one that steers and a cancel come while a summary is being made: each is accepted at once and has
+/// its effect, also when the host dies over the summary.
+/// Shows A39, B32.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_during_a_compaction_is_not_lost() {
+    for killed in [false, true] {
+        let mut world = World::new(TALK).await;
+        world.ask("t", "a", "one").await;
+        world.model.hold_summaries();
+        world.model.fail_next(overflow());
+        let compacts = world.accept("t", "b", "two").await;
+        until(|| world.model.summaries() == 1).await;
+        let waits = world.accept("t", "c", "three").await;
+        let steers = world.accept_body("t", "d", &json!({"message": "aside", "options": {"steer": true}})).await;
+        let cancelled = world.accept("t", "e", "four").await;
+        assert_eq!(world.cancel(&cancelled).await.status, 202);
+        assert_eq!(world.transcript("t").await, ["user: one", "assistant: Hello.", "user: two"]);
+        if killed {
+            world.host.clone().shutdown().await;
+            world.host = host(&world.parts).await;
+            world.model.fail_next(overflow());
+            world.host.sweep().await.expect("a sweep");
+            until(|| world.model.summaries() == 2).await;
+        }
+        world.model.let_summaries_pass();
+        world.host.settled().await;
+        let mut transcript = world.transcript("t").await;
+        transcript.retain(|line| !line.starts_with("notice"));
+        // The host that was started anew finds the steering message before it begins its summary.
+        let mut during = ["summary: They said hello.", "user(steer): aside"];
+        if killed {
+            during.reverse();
+        }
+        let [one, two, three] = ["user: one", "user: two", "user: three"];
+        let hello = "assistant: Hello.";
+        assert_eq!(transcript, [one, hello, two, during[0], during[1], hello, three, hello], "killed: {killed}");
+        // The last context begins with the summary; what is not in that was summarised.
+        let (context, source) = (world.model.last_context(), world.model.summary_requests().pop().expect("a request"));
+        assert!(context[0].contains("They said hello."), "{context:#?}");
+        for said in [one, two, "user: aside", hello, three] {
+            let is_there = |messages: &[String]| messages.iter().any(|line| line == said);
+            assert!(is_there(&context) != is_there(&source) || said == hello, "{said}: {source:?}, then {context:?}");
+        }
+        for (id, status) in
+            [(compacts, "completed"), (waits, "completed"), (steers, "completed"), (cancelled, "aborted")]
+        {
+            assert_eq!(world.submission(&id).await["outcome"]["status"], status, "killed: {killed}");
+        }
+        world.check().await;
+    }
+}
+
+/// The second summary is made of the first one and of what that kept, so that nothing falls between them.
+/// Shows B33.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_second_summary_carries_the_first_one_on() {
+    let world = World::new(TALK).await;
+    world.ask("t", "a", "one").await;
+    for message in ["two", "three"] {
+        world.model.fail_next(overflow());
+        world.ask("t", message, message).await;
+        world.ask("t", &format!("{message}-on"), "go on").await;
+    }
+    let messages = world.messages("t").await;
+    let summaries: Vec<&Value> = messages.iter().filter(|m| m["role"] == "summary").collect();
+    let [first, second] = summaries[..] else { panic!("two compactions: {messages:#?}") };
+    let numbers = |from: &Value, to: &Value| from.as_u64().expect("a number")..to.as_u64().expect("a number");
+    let between = numbers(&first["kept"], &second["kept"]).map(|n| &messages[n as usize]);
+    let between: Vec<String> = between.filter(|m| m["role"] != "summary").map(writ_tests::line).collect();
+    assert!(between.contains(&"user: two".to_owned()), "the first one kept something: {between:?}");
+    let asked = world.model.summary_requests().pop().expect("a request");
+    assert_eq!(asked[0], "user: Summary of the conversation so far:\nThey said hello.");
+    assert_eq!(asked[1..], between, "what lies between what the first and what the second one kept");
+    world.check().await;
+}
+
+/// A model of 10,000 tokens; `big` is answered with the count of a context that is nearly full.
+const COUNTED: &str = r#"
+[model]
+context_window = 10000
+repeat_last = true
+[summary]
+text = "They said hello."
+[[answer]]
+when = "big"
+text = "I read much."
+usage = { input = 9000, output = 5 }
+[[answer]]
+when = "broken"
+text = "I read"
+usage = { input = 9000, output = 5 }
+fail = { cut = true }
+[[answer]]
+text = "Hello."
+"#;
+
+/// What an answer says of its context's size holds until a compaction: the answer is kept, its count is not believed any
+/// more. The count of an answer that broke off was never one.
+/// Shows B31.
+#[tokio::test(flavor = "multi_thread")]
+async fn old_counts_of_tokens_cause_no_compaction() {
+    let world = World::new(COUNTED).await;
+    world.ask("t", "a", &format!("big {}", "x".repeat(8_000))).await;
+    assert_eq!(world.model.summaries(), 0);
+    world.ask("t", "b", "two").await;
+    assert_eq!(world.model.summaries(), 1);
+    let context = world.model.last_context();
+    assert_eq!(context[1..], ["assistant: I read much.", "user: two"], "the answer with the old count was kept");
+    for key in ["c", "d"] {
+        world.ask("t", key, "on").await;
+    }
+    assert_eq!(world.model.summaries(), 1, "an old count was believed");
+
+    world.ask("u", "a", "hi").await;
+    let broken = world.ask("u", "b", "broken").await;
+    assert_eq!(broken["outcome"]["error"]["code"], "model", "{broken}");
+    assert_eq!(world.messages("u").await[3]["usage"]["input"], 9000, "the count is in the transcript");
+    assert_eq!(world.ask("u", "c", "hi").await["outcome"]["text"], "Hello.");
+    assert_eq!(world.model.summaries(), 1, "the count of an answer that broke off was believed");
     world.check().await;
 }
 

@@ -1,7 +1,8 @@
 //! Real kills: a host process under load is ended with SIGKILL again and again, while clients repeat their requests by key
 //! and keep their receipts. Then an auditor reconciles receipts, outcomes, transcripts and executed effects.
 //!
-//! Kills come after a random number of answers, not after a time. `WRIT_LONG_TESTS=1` makes it a long run.
+//! Kills come after a random number of answers, not after a time. `WRIT_LONG_TESTS=1` makes it a long run: at least a minute
+//! of kills, with new clients for as long as it lasts.
 #![cfg(all(not(target_family = "wasm"), unix))]
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use host_sim::clock::SystemClock;
 use host_sim::data::Request;
@@ -157,23 +159,32 @@ struct Client {
 }
 
 impl Client {
-    fn hear(&mut self, answer: &Value) {
+    fn new(n: usize) -> Self {
+        let message = if n.is_multiple_of(3) { "pay" } else { "hello" };
+        Self { thread: format!("t{}", n % 17), key: format!("k{n}"), message, receipt: None, outcome: None }
+    }
+
+    /// Takes an answer in; whether it brings something new: the receipt, or the outcome.
+    fn hear(&mut self, answer: &Value) -> bool {
         let status = answer["status"].as_u64().expect("a status");
         assert!(matches!(status, 200 | 202 | 503), "{answer}");
-        let Ok(body) = serde_json::from_str::<Value>(answer["body"].as_str().expect("a body")) else { return };
+        let Ok(body) = serde_json::from_str::<Value>(answer["body"].as_str().expect("a body")) else { return false };
         if status == 503 {
-            return;
+            return false;
         }
         let id = body["id"].as_str().expect("an id").to_owned();
+        let mut is_news = self.receipt.is_none();
         if let Some(before) = self.receipt.replace(id.clone()) {
             assert_eq!(before, id, "the receipt changed");
         }
         if body["state"] == "settled" {
+            is_news |= self.outcome.is_none();
             if let Some(before) = &self.outcome {
                 assert_eq!(*before, body["outcome"], "the outcome changed");
             }
             self.outcome = Some(body["outcome"].clone());
         }
+        is_news
     }
 }
 
@@ -181,17 +192,9 @@ impl Client {
 #[test]
 fn real_kills_lose_nothing() {
     let long = std::env::var_os("WRIT_LONG_TESTS").is_some();
-    let (count, kills) = if long { (600, 40) } else { (60, 6) };
+    let (count, kills, least) = if long { (600, 40, Duration::from_secs(60)) } else { (60, 6, Duration::ZERO) };
     let folder = tempfile::tempdir().expect("a folder");
-    let mut clients: Vec<Client> = (0..count)
-        .map(|n| Client {
-            thread: format!("t{}", n % 17),
-            key: format!("k{n}"),
-            message: if n % 3 == 0 { "pay" } else { "hello" },
-            receipt: None,
-            outcome: None,
-        })
-        .collect();
+    let mut clients: Vec<Client> = (0..count).map(Client::new).collect();
     let mut seed = 88_172_645_463_325_252u64;
     let mut random = move |below: u64| {
         seed ^= seed << 13;
@@ -199,25 +202,35 @@ fn real_kills_lose_nothing() {
         seed ^= seed << 17;
         seed % below
     };
-    let mut killed = 0;
-    while killed < kills || clients.iter().any(|c| c.outcome.is_none()) {
+    let (mut killed, begun) = (0, Instant::now());
+    let is_enough = |killed| killed >= kills && begun.elapsed() >= least;
+    while !is_enough(killed) || clients.iter().any(|c| c.outcome.is_none()) {
         let mut process = Process::start(folder.path());
-        let last = killed >= kills;
-        let mut left = 20 + random(200);
-        let mut open: Vec<usize> = (0..count).filter(|n| clients[*n].outcome.is_none()).collect();
+        let last = is_enough(killed);
+        // Some work gets done in each life, or all would be given up; then any number of answers.
+        let (mut news, mut left) = (4 + random(20), random(100));
+        let mut open: Vec<usize> = (0..clients.len()).filter(|n| clients[*n].outcome.is_none()).collect();
+        if open.is_empty() && killed >= kills {
+            // The load goes on for as long as the kills do.
+            open = (clients.len()..clients.len() + count).collect();
+            clients.extend(open.iter().map(|n| Client::new(*n)));
+        }
         if open.is_empty() {
             // All is done: what is asked again must be answered as before.
-            open = (0..count).collect();
+            open = (0..clients.len()).collect();
         }
         for n in open.iter().take(32) {
             process.ask(*n, &clients[*n]);
         }
         let mut waiting: Vec<usize> = open.into_iter().skip(32).rev().collect();
-        while last || left > 0 {
+        while last || news > 0 || left > 0 {
             let Some(answer) = process.answer() else { panic!("the host ended by itself") };
-            left = left.saturating_sub(1);
             let n = answer["n"].as_u64().expect("a client") as usize;
-            clients[n].hear(&answer);
+            match clients[n].hear(&answer) {
+                true if news > 0 => news -= 1,
+                _ if news == 0 => left = left.saturating_sub(1),
+                _ => {}
+            }
             let next = if clients[n].outcome.is_none() { Some(n) } else { waiting.pop() };
             match next {
                 Some(n) => process.ask(n, &clients[n]),

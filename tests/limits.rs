@@ -27,7 +27,7 @@ async fn crowded(inner: Arc<MemoryStore>, before: u64) -> World {
     for n in 0..10 {
         world.accept(&format!("busy{n}"), "k", "slow").await;
     }
-    until(|| world.model.calls() == 10).await;
+    until(|| world.clock.waiting() == 10).await;
     for n in 10..before {
         world.accept("quick", &n.to_string(), "hi").await;
     }
@@ -202,5 +202,34 @@ async fn a_page_of_large_messages_ends_early() {
     let messages = world.messages("t").await;
     assert_eq!(head["messages"].as_u64(), Some(messages.len() as u64));
     assert!(messages.iter().filter(|m| m["role"] == "toolResult").count() >= 32);
+    world.check().await;
+}
+
+/// An audit of many pages, between which its thread grows by whole batches: where a page ended, none begins in the middle
+/// of one.
+/// Shows trap 33.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_audit_of_a_thread_that_grows_meanwhile_finds_nothing() {
+    let hello = "[model]\nrepeat_last = true\n[[answer]]\nwhen = \"hi\"\ntext = \"Hello.\"\n";
+    let script = hello.to_owned() + &calls(32, 0, "plain").replacen("[[answer]]", "[[answer]]\nwhen = \"all\"", 1);
+    let world = Setup::new(&script).setting("partitions", json!(1)).world().await;
+    for n in 0..60 {
+        world.ask("t", &n.to_string(), "hi").await;
+    }
+    let (mut page, mut pages) = (None, 0);
+    loop {
+        let found = world.host.audit(page).await.expect("a page");
+        assert!(found.findings.is_empty(), "page {pages}: {:#?}", found.findings);
+        pages += 1;
+        page = found.next;
+        if page.is_none() {
+            break;
+        }
+        for n in 0..2 {
+            world.ask("t", &format!("{pages}.{n}"), "all of them").await;
+        }
+        assert!(pages < 100, "an audit must end, whatever grows meanwhile");
+    }
+    assert!(pages > 4, "only {pages} pages");
     world.check().await;
 }

@@ -12,13 +12,18 @@ use writ_tests::sim::{Sim, finish, submit};
 
 /// The crash matrix of a scenario of `examples/mailer`, on a runtime that is broken in one way, or not.
 fn play(scenario: &str, mutation: Option<&str>) -> Report {
+    play_some(scenario, mutation, None)
+}
+
+/// The same for so many plans, drawn from all.
+fn play_some(scenario: &str, mutation: Option<&str>, max: Option<u64>) -> Report {
     let engine = Engine::load(&ComponentSource::File(env!("WRIT_BROKEN").into()), &HostLimits::small());
     let path = format!("{}/../examples/mailer/{scenario}.toml", env!("CARGO_MANIFEST_DIR"));
     let mut scenario = Scenario::find(&path).expect("the example's scenario");
     if let Some(mutation) = mutation {
         scenario.settings.insert("mutation".into(), mutation.into());
     }
-    let config = Config { store: StoreKind::Memory, depth: 1, seed: 1, max: None, workers: 2 };
+    let config = Config { store: StoreKind::Memory, depth: 1, seed: 1, max, workers: 2 };
     matrix::run(&Stage::new(engine.expect("the component loads"), scenario), &config, &|_, _| {})
 }
 
@@ -44,6 +49,15 @@ fn going_on_in_doubt_is_caught() {
 #[test]
 fn a_yes_before_the_commit_is_caught() {
     assert!(play("careful", Some("yes-before-the-commit")).failed > 0);
+}
+
+/// The check `retry`, both halves of it: a repeated request that is answered in another way, and one that writes. Nothing
+/// else sees them.
+#[test]
+fn a_repeated_request_that_is_not_like_the_first_is_caught() {
+    for mutation in ["forget-the-outcome", "write-on-repeat"] {
+        assert_eq!(broken(&play_some("once", Some(mutation), Some(50))), BTreeSet::from(["retry"]), "{mutation}");
+    }
 }
 
 /// I10: the value of a step is used before it is recorded, so a crash executes it again in far more places

@@ -166,6 +166,7 @@ async fn answers_are_as_described() {
     refusals(&mut drive, &id).await;
     everywhere(&mut drive, &broken, &id).await;
     settings(&mut drive, &id).await;
+    pauses(&mut drive).await;
     events(&mut drive, &broken).await;
 
     let Drive { document, seen, .. } = drive;
@@ -208,10 +209,16 @@ async fn life(drive: &mut Drive) -> String {
     drive.post(200, &format!("/v1/submissions/{id}/cancel"), "", json!({})).await;
     drive.post(201, &format!("{T}/t/stream-token"), "", json!({})).await;
     drive.post(200, &format!("{T}/t/fork"), "fork", json!({"to": "short"})).await;
+    for way in ["pause", "resume"] {
+        drive.post(200, &format!("/v1/submissions/{id}/{way}"), "", json!({})).await;
+        drive.post(200, &format!("/v1/agents/helper/{way}"), "", json!({})).await;
+    }
 
     let message = |n: u64| json!({"role": "user", "content": [{"type": "text", "text": n.to_string()}]});
     let opening = json!({"session": {}, "count": 120, "digest": "00"});
-    drive.post(202, &format!("{T}/long/import"), "i", opening.clone()).await;
+    let copy = drive.post(202, &format!("{T}/long/import"), "i", opening.clone()).await;
+    let copy = copy["id"].as_str().expect("an id").to_owned();
+    drive.post(409, &format!("/v1/submissions/{copy}/pause"), "", json!({})).await;
     drive.post(409, &format!("{T}/long/import/7"), "", json!({"messages": [message(0)]})).await;
     drive.post(409, &submissions("long"), "early", json!({"message": "hi"})).await;
     drive.ask(409, Request::new("DELETE", format!("{T}/long"))).await;
@@ -231,8 +238,10 @@ async fn life(drive: &mut Drive) -> String {
 async fn refusals(drive: &mut Drive, id: &str) {
     let never = format!("{}-{}", &id[..2], "0".repeat(26));
     for route in ROUTES.iter().filter(|route| route.path.contains('{')) {
-        drive.ask(404, request_of(route, "helpr", "never", &never)).await;
-        if route.path.contains("{agent}") {
+        // What nobody has paused goes on: that is no error.
+        let status = if route.path == "/v1/agents/{agent}/resume" { 200 } else { 404 };
+        drive.ask(status, request_of(route, "helpr", "never", &never)).await;
+        if route.path.contains("{thread}") {
             drive.ask(422, request_of(route, ".odd", "t", id)).await;
         }
     }
@@ -280,7 +289,7 @@ async fn everywhere(drive: &mut Drive, broken: &BrokenStore, id: &str) {
         let request = || request_of(route, "helper", "t", id);
         drive.ask(400, Request { path: format!("{}?x=%zz", request().path), ..request() }).await;
         drive.ask(413, Request { body: vec![b' '; BODY_BYTES_MAX + 1], ..request() }).await;
-        let reads = !["/v1/openapi.json", "/v1/agents"].contains(&route.path);
+        let reads = route.path != "/v1/openapi.json";
         if reads {
             for (how, status) in [(Broken::Gone, 503), (Broken::Damaged, 500)] {
                 broken.break_it(how);
@@ -291,6 +300,7 @@ async fn everywhere(drive: &mut Drive, broken: &BrokenStore, id: &str) {
     }
     broken.break_it(Broken::Busy);
     drive.post(503, &submissions("t"), "busy", json!({"message": "hi"})).await;
+    drive.post(503, "/v1/agents/helper/pause", "", json!({})).await;
     broken.break_it(Broken::No);
 }
 
@@ -313,6 +323,7 @@ async fn settings(drive: &mut Drive, id: &str) {
     let host = host(&with(drive, "agents", "7")).await;
     for request in [
         Request::get("/v1/agents"),
+        Request::post("/v1/agents/helper/pause", &json!({})),
         Request::post(submissions("u"), &json!({"message": "hi"})),
         Request::post(format!("{T}/u/import"), &json!({"session": {}, "count": 1, "digest": "00"})),
     ] {
@@ -323,6 +334,38 @@ async fn settings(drive: &mut Drive, id: &str) {
     let odd = Request::get("/v1/threads").principal("nobody");
     let response = drive.world.host.respond(odd.clone()).await.expect("an answer");
     drive.hold(401, &odd, &response);
+}
+
+/// A submission that stops at a turn boundary and goes on, and as many paused agents as there may be.
+async fn pauses(drive: &mut Drive) {
+    let sound = drive.world.host.clone();
+    let gate = Gate::close(&mut drive.world).await;
+    let asked = drive.world.model.calls();
+    let paused = drive.post(202, &submissions("t"), "paused", json!({"message": "look"})).await;
+    let path = format!("/v1/submissions/{}", paused["id"].as_str().expect("an id"));
+    until(|| drive.world.model.calls() > asked).await;
+    assert_eq!(drive.post(202, &format!("{path}/pause"), "", json!({})).await["state"], "paused");
+    gate.open();
+    let mut viewer = drive.world.viewer("t", "").await;
+    for (way, event) in [("pause", "paused"), ("resume", "resumed")] {
+        drive.post(202, &format!("{path}/{way}"), "", json!({})).await;
+        while viewer.of(event).is_empty() {
+            tokio::task::yield_now().await;
+            viewer.look(&drive.world.host).await.expect("the stream is there");
+        }
+    }
+    drive.world.host.settled().await;
+    drive.world.host = sound;
+
+    let agents: Vec<Value> = (0..1001).map(|n| json!({"name": format!("a{n}"), "model": "scripted"})).collect();
+    let many = drive.world.redeployed(json!({"agents": agents})).await;
+    for n in 0..1001 {
+        let request = Request::post(format!("/v1/agents/a{n}/pause"), &json!({})).principal(writ_tests::OWNER);
+        let response = many.respond(request.clone()).await.expect("an answer");
+        if n % 100 == 0 {
+            drive.hold(if n < 1000 { 200 } else { 429 }, &request, &response);
+        }
+    }
 }
 
 /// A thread that is busy, full, and deleted; and every type of event.

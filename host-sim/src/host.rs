@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 
 use self::calls::Calls;
 use crate::clock::Clock;
-use crate::data::{AuditPage, AuditReport, FeedPage, LogLine, PendingPage, Published, Request, Response};
+use crate::data::{AuditPage, AuditReport, FeedPage, Level, LogLine, PendingPage, Published, Request, Response};
 use crate::engine::{ComponentSource, Engine, EngineError, Handles, Hook};
 use crate::error::HostError;
 use crate::limits::HostLimits;
@@ -140,6 +140,16 @@ impl Host {
     /// What is published to live viewers from now on.
     pub fn watch(&self) -> broadcast::Receiver<Published> {
         self.0.calls.handles().events.subscribe()
+    }
+
+    /// The store that the component has.
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        self.0.calls.handles().store.clone()
+    }
+
+    /// Logs a warning of the host's own.
+    pub(crate) fn warn(&self, text: String) {
+        let _ = self.0.calls.handles().log.send(LogLine { level: Level::Warn, text });
     }
 
     /// What is logged from now on, by the component and by the host about it.

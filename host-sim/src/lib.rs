@@ -15,6 +15,8 @@ pub mod engine;
 pub mod error;
 pub mod fault;
 pub mod host;
+pub mod http;
+pub mod hub;
 pub mod limits;
 pub mod model;
 pub mod recording;

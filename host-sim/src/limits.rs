@@ -24,6 +24,10 @@ pub struct HostLimits {
     pub model_start_ms: u64,
     /// Longest wait for the next event of a completion.
     pub model_next_ms: u64,
+    /// After the first event of a completion has come, how long more are waited for before the component gets them: what
+    /// a viewer sees comes in pieces of this length, and each piece is a write to the journal. 0 for none; scripted
+    /// clocks and hooks never have it.
+    pub linger_ms: u64,
     /// Longest wait in `tools.wait` or `clock.wait-until`; then they return early.
     pub wait_ms: u64,
     /// Between two sweeps; `None` for none but those that are asked for. A virtual clock never has them.
@@ -47,6 +51,7 @@ impl Default for HostLimits {
             store_ms: 30_000,
             model_start_ms: 120_000,
             model_next_ms: 600_000,
+            linger_ms: 0,
             wait_ms: 3_600_000,
             sweep_ms: Some(60_000),
             retry_ms_min: 250,

@@ -58,6 +58,49 @@ async fn completions_stream_end_and_fail() {
     assert!(kit.told("model", "too-many").await.contains("at most 2"));
 }
 
+/// The wait is far longer than the test may take: what ends it here is what is said to end it.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_gathered_up_to_the_end_and_no_longer() {
+    let gathering = |linger_ms| HostLimits { linger_ms, ..HostLimits::small() };
+    let text = |text: &str| format!("Event::Text({text:?})");
+    let (a, b, c) = (text("a"), text("b"), text("c"));
+    let kit = Kit::in_real_time(gathering(600_000));
+    let stopped = kit.told("model", "drops-stop\n100").await;
+    assert_eq!(stopped, format!("[{a}, {b}, {c}, Event::Stop(StopReason::End)]"));
+    // Not more than it asked for.
+    let stopped = kit.told("model", "drops-stop\n2").await;
+    assert_eq!(stopped, format!("[{a}, {b}] [{c}, Event::Stop(StopReason::End)]"));
+    // What came before an error, or an end without a stop, is not lost to it, and the error isn't either.
+    assert_eq!(kit.told("model", "drops-end\n100").await, format!("[{a}, {b}, {c}]"));
+    let failed = kit.told("model", "drops-fail\n100").await;
+    assert_eq!(failed, format!("[{a}, {b}, {c}] Error::Quota(\"as told\")"));
+    let panicked = kit.told("model", "drops-panic\n100").await;
+    assert!(panicked.starts_with(&format!("[{a}, {b}, {c}] Error::Unknown(")), "{panicked}");
+    // What would be too much at once comes by itself.
+    let large = kit.told("model", "drops-large\n100").await;
+    assert!(large.starts_with(&format!("[{a}, {b}, {c}] [Event::Text(\"xxx")), "{}", &large[..100]);
+    // Time ends it, too; and without it, or on a scripted clock, every event comes as it is there.
+    let kit = Kit::in_real_time(HostLimits { model_next_ms: 200, ..gathering(50) });
+    let hung = kit.told("model", "drops-hang\n100").await;
+    assert!(hung.starts_with(&format!("[{a}, {b}, {c}] Error::Transient(")), "{hung}");
+    let single = format!("[{a}] [{b}] [{c}] [Event::Stop(StopReason::End)]");
+    assert_eq!(Kit::in_real_time(gathering(0)).told("model", "drops-stop\n100").await, single);
+    assert_eq!(Kit::limited(gathering(600_000)).told("model", "drops-stop\n100").await, single);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_the_gathering_and_loses_nothing() {
+    let mut kit = Kit::in_real_time(HostLimits { linger_ms: 600_000, ..HostLimits::small() });
+    kit.work("i").await;
+    kit.seen.expect("i: began").await;
+    kit.tools.order("i", "model drops-hang\n100");
+    kit.seen.expect("model hangs").await;
+    kit.work("i cancel").await;
+    kit.seen.expect("completion dropped").await;
+    let told = r#"[Event::Text("a"), Event::Text("b"), Event::Text("c")] [Event::Signal]"#;
+    kit.seen.expect(&format!("i: {told}")).await;
+}
+
 /// Shows A15.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_hangs_is_transient() {

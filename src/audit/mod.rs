@@ -98,13 +98,14 @@ impl Cursor {
 /// One page of the audit; `None` starts.
 pub fn page(ports: &Ports, cursor: Option<&str>) -> Result<Page, Error> {
     let mut page = Page::default();
-    let [format] = read(ports.store, [keys::FORMAT.into()])?;
+    let [format, paused] = read(ports.store, [keys::FORMAT.into(), keys::PAUSED.into()])?;
     if format.is_none() {
         return Ok(page);
     }
     let Some(format) = crate::store::format(ports, &format)? else { return Ok(page) };
     if cursor.is_none() {
         page.keys += 1;
+        let _: Option<Paused> = page.value(keys::PAUSED, &paused);
     }
     let at = skip_empty(ports, Cursor::parse(cursor), format.partitions)?;
     if at.partition >= format.partitions {
@@ -151,7 +152,7 @@ fn slots(ports: &Ports, at: Cursor, page: &mut Page) -> Result<Cursor, Error> {
     let end = queue.next.min(from + PAGE);
     let names: Vec<String> = (from..end).map(|n| keys::slot(p, n)).collect();
     for (name, value) in names.iter().zip(read_many(ports.store, &names)?) {
-        if let Some(Slot::Submission { id, tag }) = page.value::<Slot>(name, &value) {
+        if let Some(Slot::Submission { id, tag, .. }) = page.value::<Slot>(name, &value) {
             let named = Place { partition: p, tag };
             if crate::id::partition_of_id(&id) != Some(p) {
                 page.find("I14", name, format!("names {id}, of another partition than {}", named.head()));

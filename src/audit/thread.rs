@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::id::Place;
 use crate::journal;
 use crate::keys::{self, List};
+use crate::notice::{NEEDS_YOU, SETTLED};
 use crate::ports::{Bytes, Ports};
 use crate::prelude::*;
 use crate::record::*;
@@ -14,6 +15,13 @@ use crate::store::{read, read_many};
 
 /// Messages of one page; an open batch at its end is left to the next.
 const MESSAGES: u64 = 200;
+
+/// From here on a position counts inbox entries: far above any number of messages, so that a thread may grow between two
+/// pages and none begins somewhere else than where the one before has ended.
+const ENTRIES: u64 = 1 << 62;
+
+/// From here on it counts numbers of the journal.
+const JOURNAL: u64 = 1 << 63;
 
 /// Numbers of the journal of one page.
 const RING_PAGE: u64 = 200;
@@ -30,12 +38,18 @@ struct Thread<'a> {
     reserved: u64,
 }
 
-/// One page: `from` counts messages, then inbox entries, then numbers of the journal. Returns where to go on in this thread. A finding counts only if
-/// the guards are the same after reading as before (trap 33).
+/// One page: `from` counts messages, from [`ENTRIES`] on inbox entries, and from [`JOURNAL`] on numbers of the journal.
+/// Returns where to go on in this thread. A finding counts only if the guards are the same after reading as before
+/// (trap 33), and if the thread is still listed: one that was deleted since its place in the list was read is nothing to
+/// look at.
 pub(super) fn page(ports: &Ports, place: &Place, birth: u64, from: u64, page: &mut Page) -> Result<Option<u64>, Error> {
-    let guards = [place.head(), keys::queue(place.partition)];
+    let p = place.partition;
+    let guards = [place.head(), keys::queue(p), keys::list_entry(p, List::Births, birth)];
     for attempt in 1.. {
         let before = read(ports.store, guards.clone())?;
+        if before[2].is_none() {
+            return Ok(None);
+        }
         let mut found = Page::default();
         let next = look(ports, place, birth, from, &mut found)?;
         let still = found.findings.is_empty() || read(ports.store, guards.clone())? == before;
@@ -83,22 +97,21 @@ fn look(ports: &Ports, place: &Place, birth: u64, from: u64, page: &mut Page) ->
     }
     if from < thread.reserved {
         let next = thread.messages(from, page)?;
-        return Ok(Some(next));
+        return Ok(Some(if next < thread.reserved { next } else { ENTRIES }));
     }
-    let entries = thread.reserved + thread.inbox.next;
-    if from < entries {
-        let k = from - thread.reserved;
-        let end = thread.inbox.next.min(k + PAGE / 2);
-        thread.entries(k, end, page)?;
+    if from < JOURNAL {
+        let k = from.saturating_sub(ENTRIES);
+        let end = thread.inbox.next.min(k.saturating_add(PAGE / 2));
+        thread.entries(k.min(end), end, page)?;
         if end < thread.inbox.next {
-            return Ok(Some(thread.reserved + end));
+            return Ok(Some(ENTRIES + end));
         }
     }
-    let at = from.max(entries) - entries;
     let (low, high) = journal::span(&thread.head);
-    let end = (high - low).min(at + RING_PAGE);
-    thread.ring(low + at, low + end, page)?;
-    Ok((low + end < high).then_some(entries + end))
+    let at = low.max(from.saturating_sub(JOURNAL));
+    let end = high.min(at.saturating_add(RING_PAGE));
+    thread.ring(at.min(end), end, page)?;
+    Ok((end < high).then_some(JOURNAL.saturating_add(end)))
 }
 
 impl Thread<'_> {
@@ -281,12 +294,28 @@ impl Thread<'_> {
     }
 
     fn submission(&self, k: u64, id: &str, page: &mut Page) -> Result<(), Error> {
-        let names = [keys::sub(id), keys::start(id), keys::cancel(id), keys::moved(id)];
+        let names = [
+            keys::sub(id),
+            keys::start(id),
+            keys::cancel(id),
+            keys::moved(id),
+            keys::pause(id),
+            keys::notice(id, SETTLED),
+            keys::notice(id, NEEDS_YOU),
+            keys::sent(id, SETTLED),
+            keys::sent(id, NEEDS_YOU),
+        ];
         let values = read(self.ports.store, names.clone())?;
         let record: Option<Submission> = page.value(&names[0], &values[0]);
         let start: Option<Start> = page.value(&names[1], &values[1]);
         let cancel: Option<CancelMark> = page.value(&names[2], &values[2]);
         let moved: Option<u64> = page.value(&names[3], &values[3]);
+        // One that came in a race with the outcome is left until the thread goes; it does nothing.
+        let _: Option<PauseMark> = page.value(&names[4], &values[4]);
+        let untold: Option<Notice> = page.value(&names[5], &values[5]);
+        let _: Option<Notice> = page.value(&names[6], &values[6]);
+        let _: Option<Sent> = page.value(&names[7], &values[7]);
+        let _: Option<Sent> = page.value(&names[8], &values[8]);
         page.submissions += 1;
         let key = &names[0];
         let Some(record) = record else {
@@ -307,6 +336,9 @@ impl Thread<'_> {
             if current {
                 page.find("I3", key, "it has its outcome, but the head is busy with it");
             }
+            if untold.is_some() {
+                self.slot(id, moved.unwrap_or(record.n), page)?;
+            }
             return Ok(());
         }
         if record.outcome.is_some() {
@@ -321,7 +353,11 @@ impl Thread<'_> {
         if current && record.attempt == 0 {
             page.find("I6", key, "it is at work, but no attempt is counted");
         }
-        let n = moved.unwrap_or(record.n);
+        self.slot(id, moved.unwrap_or(record.n), page)
+    }
+
+    /// A restart finds the submission by its slot.
+    fn slot(&self, id: &str, n: u64, page: &mut Page) -> Result<(), Error> {
         let slot = keys::slot(self.place.partition, n);
         let queue = keys::queue(self.place.partition);
         let [slot_value, queue_value] = read(self.ports.store, [slot.clone(), queue.clone()])?;

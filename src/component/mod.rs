@@ -28,7 +28,7 @@ use crate::agent::Agents;
 use crate::error::{Error, Refusal};
 use crate::follow::Feed;
 use crate::prelude::*;
-use crate::run::RunOutcome;
+use crate::run::{Report, RunOutcome};
 use crate::{audit, faces, follow, queue, run};
 use bindings::exports::writ::runtime::runtime as wit;
 use bindings::writ::runtime::control::Signal;
@@ -67,14 +67,16 @@ impl<T: Exported> wit::Guest for T {
     }
 
     fn run(work: wit::Work) -> wit::RunReport {
-        let outcome = with_ports(|ports| Ok(run::drive(ports, &T::AGENTS, &work.instance, work.submission.as_deref())));
-        let outcome = match outcome.unwrap_or_else(RunOutcome::Failed) {
+        let report = with_ports(|ports| Ok(run::drive(ports, &T::AGENTS, &work.instance, work.submission.as_deref())));
+        let report = report.unwrap_or_else(|e| Report { outcome: RunOutcome::Failed(e), work: Vec::new() });
+        let outcome = match report.outcome {
             RunOutcome::Idle => wit::RunOutcome::Idle,
             RunOutcome::Later(at) => wit::RunOutcome::Later(at),
             RunOutcome::Fenced => wit::RunOutcome::Fenced,
             RunOutcome::Failed(e) => wit::RunOutcome::Failed(error(e)),
         };
-        wit::RunReport { outcome, work: Vec::new() }
+        let more = report.work.into_iter().map(|instance| wit::Work { instance, submission: None, signal: None });
+        wit::RunReport { outcome, work: more.collect() }
     }
 
     fn pending(page: Option<wit::Cursor>) -> Result<wit::PendingPage, wit::Error> {

@@ -3,12 +3,16 @@
 use super::answer::{Response, Signal, Tail, Wait, Work};
 use super::call::Call;
 use crate::admission::{self, Accepted, Cancelled};
+use crate::agent::AgentInfo;
 use crate::delivery::Delivery;
 use crate::error::{Problem, Refusal};
 use crate::follow::{Feed, What};
+use crate::keys;
+use crate::pause as pauses;
 use crate::prelude::*;
+use crate::record::Paused;
 use crate::session::{delete as deletion, fork as forks, import as imports, message::read_messages};
-use crate::store::read_format;
+use crate::store::{read, read_format};
 use crate::view;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -46,8 +50,13 @@ pub(super) fn openapi(_: &Call) -> Answer {
 
 pub(super) fn agents(call: &Call) -> Answer {
     let all = call.agents.list(call.ports.host).map_err(|e| Problem::new(500, "bad-settings", e))?;
-    let agents: Vec<Value> =
-        all.into_iter().map(|a| json!({"name": a.name, "description": a.description, "limits": a.limits})).collect();
+    let [paused] = read(call.ports.store, [keys::PAUSED.into()])?;
+    let paused = Paused::read(&paused)?;
+    let shown = |a: AgentInfo| {
+        let paused = paused.has(&call.owner, &a.name);
+        json!({"name": a.name, "description": a.description, "limits": a.limits, "paused": paused})
+    };
+    let agents: Vec<Value> = all.into_iter().map(shown).collect();
     Ok(Response::json(200, &json!({"agents": agents})))
 }
 
@@ -79,6 +88,41 @@ pub(super) fn cancel(call: &Call) -> Answer {
             signal: Some(Signal::Cancel),
         }),
     })
+}
+
+pub(super) fn pause(call: &Call) -> Answer {
+    pause_submission(call, true)
+}
+
+pub(super) fn resume(call: &Call) -> Answer {
+    pause_submission(call, false)
+}
+
+fn pause_submission(call: &Call, pause: bool) -> Answer {
+    let Accepted { id, sub, place } = pauses::submission(call.ports, &call.owner, call.param(0), pause)?;
+    let view = view::submission(&call.ports, &id, &sub)?;
+    if sub.is_settled() {
+        return Ok(Response::json(200, &view));
+    }
+    // A run under way looks at the mark before its next turn; one that waits is run again and decides anew.
+    let work = Work { instance: place.head(), submission: Some(id), signal: Some(Signal::Steer) };
+    Ok(Response::json(202, &view).with_work(work))
+}
+
+pub(super) fn pause_agent(call: &Call) -> Answer {
+    let agent = call.param(0);
+    let all = call.agents.list(call.ports.host).map_err(|e| Problem::new(500, "bad-settings", e))?;
+    if !all.iter().any(|a| a.name == agent) {
+        return Err(Problem::new(404, "unknown-agent", format!("There is no agent {agent:?}.")).into());
+    }
+    pauses::agent(call.ports, &call.owner, agent, true)?;
+    Ok(Response::json(200, &json!({"agent": agent, "paused": true})))
+}
+
+pub(super) fn resume_agent(call: &Call) -> Answer {
+    let agent = call.param(0);
+    pauses::agent(call.ports, &call.owner, agent, false)?;
+    Ok(Response::json(200, &json!({"agent": agent, "paused": false})))
 }
 
 pub(super) fn thread(call: &Call) -> Answer {

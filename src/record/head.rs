@@ -114,6 +114,12 @@ pub struct Op {
     /// How often a finish hook went on.
     #[serde(default)]
     pub rounds: u64,
+    /// Whether somebody was told that it can't go on without them.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub called: bool,
+    /// Whether it stopped because it is paused.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub paused: bool,
     /// Attempts whose end has still to be told in the transcript.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<u64>,

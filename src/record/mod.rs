@@ -75,6 +75,9 @@ pub enum Slot {
         id: String,
         /// Its thread's tag.
         tag: String,
+        /// Whether somebody is to be told of it: then the slot stays until that is done.
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+        notify: bool,
     },
     /// A thread that is being deleted.
     Delete {
@@ -184,6 +187,9 @@ pub struct Submission {
     pub deadline: u64,
     /// Where it stands.
     pub state: State,
+    /// The targets that are told of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notify: Vec<String>,
     /// How often it was tried; only rises (I6).
     pub attempt: u64,
     /// How it ended.
@@ -243,6 +249,68 @@ pub struct CancelMark {
     pub by: String,
     /// When, Unix ms.
     pub at: u64,
+}
+
+/// `sub/<id>/pause`, while it is paused; and who paused an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseMark {
+    /// Who asked.
+    pub by: String,
+    /// When, Unix ms.
+    pub at: u64,
+}
+
+/// `sub/<id>/notice/<subject>`: somebody is still to be told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// Since when, Unix ms: tells one notice about the same from the next.
+    pub at: u64,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// `sub/<id>/sent/<subject>`: what came of telling, by target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// The notice's `at`.
+    pub of: u64,
+    /// By target.
+    pub targets: BTreeMap<String, Told>,
+}
+
+/// What came of telling one target.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// How often it was tried.
+    pub tries: u64,
+    /// The last time, Unix ms.
+    pub at: u64,
+    /// It was told, or is given up.
+    pub done: bool,
+    /// When it is tried again, Unix ms.
+    pub due: u64,
+    /// Why the last try failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// `paused`: the agents that are paused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paused {
+    /// Fresh in every commit.
+    pub nonce: String,
+    /// Each for the owner that asked.
+    pub agents: Vec<PausedAgent>,
+}
+
+/// An agent that is paused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PausedAgent {
+    /// Its name.
+    pub agent: String,
+    /// By whom and since when.
+    pub mark: PauseMark,
 }
 
 /// `sub/<id>/step/<call>/<i>`: a step that was done.

@@ -15,14 +15,21 @@ type Inputs = (Vec<(u64, Entry)>, BTreeMap<String, Submission>);
 pub(super) enum Look {
     GoOn,
     Cancelled,
+    Paused,
 }
 
 impl Turn<'_, '_> {
     /// Reads the inbox once a turn: a cancel of this submission, steering messages, cancels of what waits.
     pub(super) fn look(&mut self) -> Result<Look, Stop> {
         let ports = self.s.ports;
-        let wanted = [self.s.place.inbox(), keys::cancel(&self.id), keys::moved(&self.id)];
-        let [inbox, cancel, moved] = read(ports.store, wanted.clone())?;
+        let wanted = [
+            self.s.place.inbox(),
+            keys::cancel(&self.id),
+            keys::moved(&self.id),
+            keys::pause(&self.id),
+            keys::PAUSED.to_owned(),
+        ];
+        let [inbox, cancel, moved, pause, paused] = read(ports.store, wanted.clone())?;
         self.moved = decode_opt(&wanted[2], &moved)?;
         if cancel.is_some() {
             return Ok(Look::Cancelled);
@@ -37,6 +44,10 @@ impl Turn<'_, '_> {
             self.end_cancelled(&entries, &records)?;
             self.steer(&entries, &records)?;
             self.looked = inbox.next;
+        }
+        let address = &self.s.head.address;
+        if pause.is_some() || Paused::read(&paused)?.has(&address.owner, &address.agent) {
+            return Ok(Look::Paused);
         }
         Ok(Look::GoOn)
     }

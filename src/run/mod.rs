@@ -16,13 +16,14 @@ use crate::agent::Agents;
 use crate::error::Error;
 use crate::id::Place;
 use crate::keys;
+use crate::notice;
 use crate::ports::{Bytes, Ports, Write};
 use crate::prelude::*;
 use crate::record::*;
 use crate::session::{Session, delete, fork};
-use crate::store::{Stop, del, put, read, read_many};
+use crate::store::{READ_MAX, Stop, del, put, read, read_many};
 pub(crate) use ask::CALLS_MAX;
-use plan::{Action, Effect, Snapshot, Taken, plan};
+use plan::{Action, Effect, Snapshot, Taken, first, plan};
 use turn::Turn;
 
 /// Submissions that one run drives before it gives others a chance.
@@ -44,33 +45,85 @@ pub enum RunOutcome {
     Failed(Error),
 }
 
+impl From<Stop> for RunOutcome {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Later(at) => Self::Later(at),
+            Stop::Fenced => Self::Fenced,
+            Stop::Failed(error) => Self::Failed(error),
+        }
+    }
+}
+
+/// What a run leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// Instances that are to be run now.
+    pub work: Vec<String>,
+}
+
 /// Drives one instance. `hint` names the submission that caused it, which saves a read.
-pub fn drive(ports: Ports, agents: &dyn Agents, instance: &str, hint: Option<&str>) -> RunOutcome {
-    let Some(place) = Place::parse(instance) else { return RunOutcome::Idle };
+pub fn drive(ports: Ports, agents: &dyn Agents, instance: &str, hint: Option<&str>) -> Report {
+    if let Some(submission) = notice::parse(instance) {
+        let outcome = notice::deliver(ports, submission).map_or_else(RunOutcome::from, |()| RunOutcome::Idle);
+        return Report { outcome, work: Vec::new() };
+    }
+    let Some(place) = Place::parse(instance) else { return Report { outcome: RunOutcome::Idle, work: Vec::new() } };
+    // Submissions that somebody is to be told of. They are told beside this run, which is run again for what waits.
+    let mut told = Vec::new();
+    let outcome = drive_thread(ports, agents, &place, hint, &mut told);
+    let mut work: Vec<String> = told.iter().map(|id| notice::instance(id)).collect();
+    if !work.is_empty() && outcome == RunOutcome::Idle {
+        work.push(instance.to_owned());
+    }
+    Report { outcome, work }
+}
+
+fn drive_thread(
+    ports: Ports,
+    agents: &dyn Agents,
+    place: &Place,
+    hint: Option<&str>,
+    told: &mut Vec<String>,
+) -> RunOutcome {
     let mut begun = 0;
     let mut hint = hint;
     for _ in 0..ROUNDS_MAX {
-        match step(ports, agents, &place, hint.take()) {
+        match step(ports, agents, place, hint.take(), told) {
             Ok(Some(true)) if begun + 1 == SUBMISSIONS_MAX => break,
             Ok(Some(true)) => begun += 1,
             Ok(Some(false)) => {}
             Ok(None) => return RunOutcome::Idle,
-            Err(Stop::Later(at)) => return RunOutcome::Later(at),
-            Err(Stop::Fenced) => return RunOutcome::Fenced,
-            Err(Stop::Failed(error)) => return RunOutcome::Failed(error),
+            Err(stop) => return stop.into(),
+        }
+        if !told.is_empty() {
+            return RunOutcome::Idle;
         }
     }
     RunOutcome::Later(ports.clock.now())
 }
 
 /// One decision, carried out. `Some(true)`: a submission was driven; `None`: nothing is left.
-fn step(ports: Ports, agents: &dyn Agents, place: &Place, hint: Option<&str>) -> Result<Option<bool>, Stop> {
+fn step(
+    ports: Ports,
+    agents: &dyn Agents,
+    place: &Place,
+    hint: Option<&str>,
+    told: &mut Vec<String>,
+) -> Result<Option<bool>, Stop> {
     let Loaded { snapshot, stored, hinted } = load(&ports, place, hint)?;
     let plan = plan(&snapshot);
     let Some(stored) = stored else { return Ok(None) };
     let mut session = Session::open(ports, place.clone(), stored)?;
     let inputs = Inputs { taken: plan.taken, seen: plan.seen };
     let current = session.head.op.as_ref().map(|op| op.sub.clone());
+    if !matches!(plan.action, Action::Idle | Action::Wait(_) | Action::Delete | Action::Copy) {
+        let ended = inputs.taken.iter().filter(|t| t.effect == Effect::SettleQueued).map(|t| t.id.clone());
+        let worked_on = first(&snapshot).into_iter().chain(ended);
+        told.extend(worked_on.filter(|id| snapshot.records.get(id).is_some_and(|r| !r.notify.is_empty())));
+    }
     match plan.action {
         Action::Idle => return Ok(None),
         Action::Wait(due) => return Err(Stop::Later(due)),
@@ -240,22 +293,32 @@ pub(crate) struct Hinted {
 /// Reads what a decision rests on: the head and the inbox in one snapshot, and after them (R3) the entries and the
 /// records that they name. One read in all when the hint names the only submission that waits.
 pub(crate) fn load(ports: &Ports, place: &Place, hint: Option<&str>) -> Result<Loaded, Error> {
-    let mut wanted = vec![place.head(), place.inbox()];
-    wanted.extend(hint.into_iter().flat_map(|id| [keys::sub(id), keys::start(id), keys::moved(id)]));
+    let mut wanted = vec![place.head(), place.inbox(), keys::PAUSED.to_owned()];
+    wanted.extend(hint.into_iter().flat_map(|id| [keys::sub(id), keys::start(id), keys::moved(id), keys::pause(id)]));
     let mut values = read_many(ports.store, &wanted)?;
-    let hinted = hint.map(|id| Hinted { id: id.to_owned(), start: values[3].take(), moved: values[4].take() });
+    let hinted = hint.map(|id| Hinted { id: id.to_owned(), start: values[4].take(), moved: values[5].take() });
     let head: Option<Head> = decode_opt(&wanted[0], &values[0])?;
     let inbox: Inbox = decode_opt(&wanted[1], &values[1])?.unwrap_or_default();
-    let mut snapshot = Snapshot { head, inbox, entries: Vec::new(), records: BTreeMap::new(), now: ports.clock.now() };
+    let paused = Paused::read(&values[2])?;
+    let mut snapshot = Snapshot {
+        agent_paused: head.as_ref().is_some_and(|h| paused.has(&h.address.owner, &h.address.agent)),
+        head,
+        inbox,
+        entries: Vec::new(),
+        records: BTreeMap::new(),
+        paused: Vec::new(),
+        now: ports.clock.now(),
+    };
     let stored = values[0].take();
     let Some(head) = &snapshot.head else { return Ok(Loaded { snapshot, stored, hinted }) };
     if let Some(id) = hint {
-        let record: Option<Submission> = decode_opt(&wanted[2], &values[2])?;
+        let record: Option<Submission> = decode_opt(&wanted[3], &values[3])?;
         let alone = head.op.is_none() && head.pos + 1 == snapshot.inbox.next && head.seen <= head.pos;
         if let Some(record) = record.filter(|r| alone && r.k == head.pos && r.tag == place.tag) {
             snapshot.entries.push((head.pos, Entry::Submit(id.to_owned())));
             snapshot.records.insert(id.to_owned(), record);
             if head.seen == head.pos {
+                snapshot.paused.extend(values[6].is_some().then(|| id.to_owned()));
                 return Ok(Loaded { snapshot, stored, hinted });
             }
             snapshot.entries.clear();
@@ -271,7 +334,22 @@ pub(crate) fn load(ports: &Ports, place: &Place, hint: Option<&str>) -> Result<L
             ids.push(id.clone());
         }
     }
-    snapshot.records = records(ports, ids)?;
+    // Only what would be worked on is asked for its pause: the first that is named, as a rule, which saves a read.
+    let guess = ids.first().map(|id| keys::pause(id));
+    let mut wanted: Vec<String> = ids.iter().take(READ_MAX - 1).map(|id| keys::sub(id)).collect();
+    wanted.extend(guess.clone());
+    let values = read_many(ports.store, &wanted)?;
+    for (id, (key, value)) in ids.iter().zip(wanted.iter().zip(&values)).take(READ_MAX - 1) {
+        snapshot.records.extend(decode_opt(key, value)?.map(|record| (id.clone(), record)));
+    }
+    snapshot.records.extend(records(ports, ids.into_iter().skip(READ_MAX - 1).collect())?);
+    if let Some(id) = first(&snapshot) {
+        let mark = match Some(keys::pause(&id)) == guess {
+            true => values.into_iter().last().flatten(),
+            false => read(ports.store, [keys::pause(&id)])?.into_iter().next().flatten(),
+        };
+        snapshot.paused.extend(mark.map(|_| id));
+    }
     Ok(Loaded { snapshot, stored, hinted })
 }
 

@@ -1,5 +1,6 @@
 //! The one decision of a run: pure, total, a table (protocol §4). Recovery is this table and nothing else.
 
+use crate::pause::LOOK_MS;
 use crate::prelude::*;
 use crate::record::*;
 
@@ -19,6 +20,10 @@ pub struct Snapshot {
     pub entries: Vec<(u64, Entry)>,
     /// Records of the submissions that the entries and the head name.
     pub records: BTreeMap<String, Submission>,
+    /// Those of the submissions that are paused.
+    pub paused: Vec<String>,
+    /// Whether the thread's agent is paused.
+    pub agent_paused: bool,
     /// Unix ms.
     pub now: u64,
 }
@@ -32,14 +37,17 @@ pub enum Row {
     P2,
     P3,
     P3c,
+    P3p,
     P4,
     P5,
     P6,
     P6x,
+    P6p,
     P7c,
     P7d,
     P7f,
     P7g,
+    P7p,
 }
 
 /// What to do first.
@@ -136,18 +144,30 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         None => match next {
             Some((k, id)) => match ending(snapshot, &id, None) {
                 Some(outcome) => with(Row::P3c, Action::SettleUnbegun { k, id, outcome }),
-                None => with(Row::P3, Action::Claim { k, id }),
+                None => match (pause(snapshot, &id), taken.is_empty()) {
+                    (None, _) => with(Row::P3, Action::Claim { k, id }),
+                    (Some(due), true) => bare(Row::P3p, Action::Wait(due)),
+                    (Some(due), false) => with(Row::P3p, Action::Take { then: Some(due) }),
+                },
             },
             None if !taken.is_empty() => with(Row::P4, Action::Take { then: None }),
             None => bare(Row::P5, Action::Idle),
         },
         Some(op) => {
             let end = ending(snapshot, &op.sub, Some(op));
+            let pause = pause(snapshot, &op.sub);
             match (op.phase, end) {
                 (Phase::Running | Phase::Calling, Some(outcome)) => with(Row::P6x, Action::End(outcome)),
-                (Phase::Running | Phase::Calling, None) => with(Row::P6, Action::TakeOver),
+                (Phase::Running | Phase::Calling, None) => match pause {
+                    Some(due) => bare(Row::P6p, Action::Wait(due)),
+                    None => with(Row::P6, Action::TakeOver),
+                },
                 (Phase::Parked { .. }, Some(outcome)) => with(Row::P7d, Action::End(outcome)),
-                (Phase::Parked { due }, None) if due <= snapshot.now => with(Row::P7c, Action::Resume),
+                (Phase::Parked { due }, None) if due <= snapshot.now => match (pause, taken.is_empty()) {
+                    (None, _) => with(Row::P7c, Action::Resume),
+                    (Some(due), true) => bare(Row::P7p, Action::Wait(due)),
+                    (Some(due), false) => with(Row::P7p, Action::Take { then: Some(due) }),
+                },
                 (Phase::Parked { due }, None) if !taken.is_empty() => with(Row::P7f, Action::Take { then: Some(due) }),
                 (Phase::Parked { due }, None) => bare(Row::P7g, Action::Wait(due)),
             }
@@ -166,6 +186,7 @@ impl Row {
             Self::P3c => {
                 ("P3c", "The next submission was cancelled or is too late: a run settles it without beginning it.")
             }
+            Self::P3p => ("P3p", "The next submission is paused, or its agent is: a run begins nothing."),
             Self::P4 => ("P4", "Only inputs wait: a run takes them."),
             Self::P5 => ("P5", "Nothing waits: a run writes nothing."),
             Self::P6 => (
@@ -177,14 +198,25 @@ impl Row {
                 "P6x",
                 "The submission was cancelled, is too late or out of tries: a restart brings it to rest and settles it.",
             ),
+            Self::P6p => {
+                ("P6p", "An attempt was interrupted, and it is paused: a run writes nothing until it is resumed.")
+            }
             Self::P7c => ("P7c", "The wait is over: a run goes on, with no new attempt."),
             Self::P7d => {
                 ("P7d", "The submission was cancelled or is too late: a run brings it to rest and settles it.")
             }
             Self::P7f => ("P7f", "It waits; meanwhile a run settles what was cancelled behind it."),
             Self::P7g => ("P7g", "It waits for its time: a run writes nothing."),
+            Self::P7p => ("P7p", "It is paused: a run goes on when it is resumed, with no new attempt."),
         }
     }
+}
+
+/// The submission that a run would work on.
+pub fn first(snapshot: &Snapshot) -> Option<String> {
+    let head = snapshot.head.as_ref()?;
+    let current = head.op.as_ref().map(|op| op.sub.clone());
+    current.or_else(|| next_submission(snapshot, head).map(|(_, id)| id))
 }
 
 /// The next submission that has not settled. Entries before `pos` have begun or ended.
@@ -213,6 +245,15 @@ fn ending(snapshot: &Snapshot, id: &str, op: Option<&Op>) -> Option<Outcome> {
         return Some(Outcome::failed("retry-exhausted", text));
     }
     None
+}
+
+/// When to look again at what is paused; `None` if it is not.
+fn pause(snapshot: &Snapshot, id: &str) -> Option<u64> {
+    let deadline = snapshot.records.get(id).map_or(u64::MAX, |r| r.deadline);
+    if snapshot.agent_paused {
+        return Some(deadline.min(snapshot.now.saturating_add(LOOK_MS)));
+    }
+    snapshot.paused.iter().any(|paused| paused == id).then_some(deadline)
 }
 
 /// The outcome of what is too late.

@@ -20,6 +20,7 @@ fn record(deadline: u64, state: State) -> Submission {
         created: 0,
         deadline,
         state,
+        notify: Vec::new(),
         attempt: 0,
         outcome: None,
         settled: None,
@@ -39,6 +40,8 @@ fn op(phase: Phase, strikes: u64) -> Op {
         started: false,
         repairs: 0,
         rounds: 0,
+        called: false,
+        paused: false,
         ended: Vec::new(),
         spent: Spent::default(),
     }
@@ -70,7 +73,8 @@ fn thread(head: Head, b: State, cancels: &[&str]) -> Snapshot {
     entries.extend(cancels.iter().enumerate().map(|(i, id)| (2 + i as u64, Entry::Cancel((*id).into()))));
     let a = if head.pos > 0 && head.op.is_none() { State::Settled } else { State::Running };
     let records = [("A".to_owned(), record(5_000, a)), ("B".to_owned(), record(5_000, b))].into();
-    Snapshot { inbox: Inbox { next: entries.len() as u64, closed: None }, head: Some(head), entries, records, now: NOW }
+    let inbox = Inbox { next: entries.len() as u64, closed: None };
+    Snapshot { inbox, head: Some(head), entries, records, paused: Vec::new(), agent_paused: false, now: NOW }
 }
 
 fn decide(snapshot: &Snapshot) -> (Row, Action, Vec<(u64, Effect)>, u64) {
@@ -154,6 +158,40 @@ fn the_table() {
     for (name, snapshot, expected) in rows {
         assert_eq!(decide(&snapshot), expected, "{name}");
     }
+}
+
+#[test]
+fn what_is_paused_is_left_alone_but_may_end() {
+    use Phase::{Calling, Parked, Running};
+    use State::Queued;
+    let busy = |phase| head(1, 1, Some(op(phase, 1)));
+    let parked = || busy(Parked { due: NOW });
+    let rows = [
+        ("not begun", head(0, 0, None), vec![], Row::P3p, Action::Wait(5_000)),
+        ("another is cancelled", head(0, 0, None), vec!["B"], Row::P3p, Action::Take { then: Some(5_000) }),
+        ("cancelled before it began", head(0, 0, None), vec!["A"], Row::P3c, Action::Idle),
+        ("interrupted: no attempt", busy(Running), vec![], Row::P6p, Action::Wait(5_000)),
+        ("interrupted in a call", busy(Calling), vec![], Row::P6p, Action::Wait(5_000)),
+        ("stopped at a turn", parked(), vec![], Row::P7p, Action::Wait(5_000)),
+        ("stopped, another is cancelled", parked(), vec!["B"], Row::P7p, Action::Take { then: Some(5_000) }),
+        ("stopped and cancelled", parked(), vec!["A"], Row::P7d, Action::End(Outcome::aborted("cancelled"))),
+    ];
+    for (name, head, cancels, row, action) in rows {
+        let mut snapshot = thread(head, Queued, &cancels);
+        snapshot.paused = vec!["A".into()];
+        let decided = plan(&snapshot);
+        assert_eq!(decided.row, row, "{name}");
+        assert!(decided.action == action || row == Row::P3c, "{name}: {:?}", decided.action);
+        snapshot.paused.clear();
+        snapshot.agent_paused = true;
+        assert_eq!(plan(&snapshot).row, row, "{name}, its agent");
+    }
+    let mut late = thread(parked(), Queued, &[]);
+    (late.paused, late.now) = (vec!["A".into()], 5_000);
+    assert_eq!(plan(&late).row, Row::P7d, "a deadline passes while it is paused");
+    late.paused = vec!["B".into()];
+    late.now = NOW;
+    assert_eq!(plan(&late).row, Row::P7c, "another is paused");
 }
 
 /// Shows B16.

@@ -12,6 +12,7 @@ use crate::agent::{Agents, Rendered};
 use crate::error::Error;
 use crate::keys;
 use crate::mutation;
+use crate::notice;
 use crate::ports::Write;
 use crate::prelude::*;
 use crate::record::*;
@@ -134,6 +135,9 @@ impl<'r, 'a> Turn<'r, 'a> {
         } else {
             self.s.head.epoch += 1;
             writes.push(journal_guard(&self.s));
+            if core::mem::take(&mut self.op.paused) {
+                self.s.tell(json!({"type": "resumed", "submission": self.id}));
+            }
         }
         rest::close_batch(&mut self.s, &mut self.op, &self.id, &mut writes);
         self.commit(writes)
@@ -150,11 +154,18 @@ impl<'r, 'a> Turn<'r, 'a> {
                 continue;
             }
             // The next decision ends it, in one commit that also takes the wish out of the inbox (P6x).
-            if let Look::Cancelled = self.look()? {
+            let look = self.look()?;
+            if let Look::Cancelled = look {
                 return Ok(());
             }
             if let Some(outcome) = self.spent() {
                 return self.end(outcome, Vec::new());
+            }
+            if let Look::Paused = look {
+                self.op.paused = true;
+                self.s.tell(json!({"type": "paused", "submission": self.id}));
+                // The next decision says when to look again.
+                return Err(self.park(self.s.ports.clock.now(), Vec::new())?);
             }
             if !self.wait_for_retry()? {
                 continue;
@@ -280,7 +291,7 @@ impl<'r, 'a> Turn<'r, 'a> {
             return Ok(true);
         }
         if due - now > PARK_MS {
-            return Err(self.park(due)?);
+            return Err(self.park(due, Vec::new())?);
         }
         let woken = clock.wait_until(due) < due;
         if woken {
@@ -306,16 +317,21 @@ impl<'r, 'a> Turn<'r, 'a> {
                 host.warn(&why);
                 let due = self.s.ports.clock.now().saturating_add(NO_AGENT_MS);
                 self.s.tell(json!({"type": "waiting", "submission": self.id, "due": due, "reason": why}));
+                let mut writes = Vec::new();
+                if !self.sub.notify.is_empty() && !core::mem::replace(&mut self.op.called, true) {
+                    let notice = Notice { at: self.s.ports.clock.now(), reason: Some(why.clone()) };
+                    writes.push(put(keys::notice(&self.id, notice::NEEDS_YOU), &notice));
+                }
                 self.op.retry = Some(Retry { count: 0, due, why });
-                Err(self.park(due)?)
+                Err(self.park(due, writes)?)
             }
         }
     }
 
     /// Nothing is in flight until a time: the run ends, and is run again then.
-    fn park(&mut self, due: u64) -> Result<Stop, Stop> {
+    fn park(&mut self, due: u64, writes: Vec<Write>) -> Result<Stop, Stop> {
         self.op.phase = Phase::Parked { due };
-        self.commit(Vec::new())?;
+        self.commit(writes)?;
         Ok(Stop::Later(due))
     }
 }
@@ -332,6 +348,8 @@ fn fresh_op(id: &str) -> Op {
         started: false,
         repairs: 0,
         rounds: 0,
+        called: false,
+        paused: false,
         ended: Vec::new(),
         spent: Spent::default(),
     }

@@ -2,20 +2,24 @@
 //! (C18–C21). Without a scan: everything is found from the head, the messages and the inbox.
 
 use super::message::{PARTS_MAX, join, part_count};
-use super::{Message, Session, settle_writes};
+use super::{DELETED, Message, Session, settle_writes};
 use crate::error::{Error, Problem, Refusal};
 use crate::id::{Address, Place};
 use crate::journal;
 use crate::keys::{self, List};
+use crate::notice::SUBJECTS;
 use crate::ports::{Guard, Ports, Write};
 use crate::prelude::*;
 use crate::record::*;
 use crate::run::plan::Snapshot;
-use crate::run::{journal_guard, rest, settled};
+use crate::run::{self, journal_guard, rest, settled};
 use crate::store::{self, READ_MAX, Sent, Stop, del, put, read, read_format, read_many};
 
 /// Deletes of one page, below the limit of a commit.
 const PAGE: usize = 56;
+
+/// Most writes that the deletion of one inbox entry costs.
+const ENTRY_WRITES: u64 = 11;
 
 /// Submissions that one commit settles.
 const SETTLES: usize = 8;
@@ -71,7 +75,7 @@ fn take(mut session: Session, snapshot: &Snapshot) -> Result<(), Stop> {
     let moved = read_many(session.ports.store, &moved_keys)?;
     let mut writes = Vec::new();
     for (id, (key, moved)) in open.iter().zip(moved_keys.iter().zip(moved)) {
-        let record = settled(&snapshot.records[*id], Outcome::aborted("deleted"), now);
+        let record = settled(&snapshot.records[*id], Outcome::aborted(DELETED), now);
         session.settle(id, &record, decode_opt(key, &moved)?, &mut writes);
     }
     session.head.epoch += 1;
@@ -93,7 +97,7 @@ fn rest_first(mut session: Session, snapshot: &Snapshot, op: &mut Op) -> Result<
     let [moved] = read(session.ports.store, [key.clone()])?;
     let mut writes = rest::close(&mut session, op, &id, record.attempt, rest::Why::Ended, false);
     rest::close_batch(&mut session, op, &id, &mut writes);
-    let record = settled(record, Outcome::aborted("deleted"), session.ports.clock.now());
+    let record = settled(record, Outcome::aborted(DELETED), session.ports.clock.now());
     session.settle(&id, &record, decode_opt(&key, &moved)?, &mut writes);
     session.head.epoch += 1;
     writes.push(journal_guard(&session));
@@ -136,18 +140,9 @@ fn page(mut session: Session, snapshot: &Snapshot, done: u64, failed: Option<(St
             now = n + 1;
         }
     } else if now < count + snapshot.inbox.next {
-        let (from, next) = (now - count, snapshot.inbox.next);
-        let end = next.min(from + PAGE as u64 / 4);
-        for (k, entry) in crate::run::entries(&ports, &place, from, end)? {
-            let (Entry::Submit(id) | Entry::Cancel(id)) = &entry;
-            let keep = failed.as_ref().is_some_and(|(f, _)| f == id);
-            if matches!(entry, Entry::Submit(_)) && !keep {
-                writes.push(del(keys::sub(id)));
-                writes.push(del(keys::start(id)));
-                writes.push(del(keys::cancel(id)));
-            }
-            writes.push(del(place.entry(k)));
-        }
+        let from = now - count;
+        let end = snapshot.inbox.next.min(from + PAGE as u64 / ENTRY_WRITES);
+        entries(&ports, &place, from, end, failed.as_ref().map(|(id, _)| id.as_str()), &mut writes)?;
         now = count + end;
     } else {
         let (low, high) = journal::span(&session.head);
@@ -168,6 +163,37 @@ fn page(mut session: Session, snapshot: &Snapshot, done: u64, failed: Option<(St
     session.head.epoch += 1;
     session.head.stage = Stage::Deleting { done: now, last, failed };
     session.commit(writes)
+}
+
+/// Deletes inbox entries of a range, with all keys of the submissions that they name; `keep` is spared.
+fn entries(
+    ports: &Ports,
+    place: &Place,
+    from: u64,
+    end: u64,
+    keep: Option<&str>,
+    writes: &mut Vec<Write>,
+) -> Result<(), Error> {
+    let found = run::entries(ports, place, from, end)?;
+    let submitted = found.iter().filter_map(|(_, entry)| match entry {
+        Entry::Submit(id) if Some(id.as_str()) != keep => Some(id.clone()),
+        _ => None,
+    });
+    let ids: Vec<String> = submitted.collect();
+    let records = run::records(ports, ids.clone())?;
+    let moved_keys: Vec<String> = ids.iter().map(|id| keys::moved(id)).collect();
+    let moved = read_many(ports.store, &moved_keys)?;
+    for (id, (key, moved)) in ids.iter().zip(moved_keys.iter().zip(moved)) {
+        writes.extend([keys::sub(id), keys::start(id), keys::cancel(id), keys::pause(id)].map(del));
+        // What has settled had its slot freed, unless somebody was still to be told.
+        if let Some(record) = records.get(id).filter(|r| !r.notify.is_empty()) {
+            let n = decode_opt(key, &moved)?.unwrap_or(record.n);
+            writes.extend([keys::slot(place.partition, n), keys::moved(id)].map(del));
+            writes.extend(SUBJECTS.iter().flat_map(|s| [keys::notice(id, s), keys::sent(id, s)]).map(del));
+        }
+    }
+    writes.extend(found.into_iter().map(|(k, _)| del(place.entry(k))));
+    Ok(())
 }
 
 /// The last keys, under Q: the address is free afterwards (C21). Repeated or late, it changes nothing: it rests on the

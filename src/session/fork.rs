@@ -84,6 +84,7 @@ pub fn fork(
             boundary: head.boundary.filter(|b| *b < point),
             state: head.state.clone(),
             deadline_ms: Limits::default().deadline_ms,
+            notify: Vec::new(),
         })
     })
 }

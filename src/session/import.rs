@@ -81,6 +81,7 @@ pub fn begin(
             boundary: session.boundary,
             state: session.state.clone(),
             deadline_ms: TIME_MS,
+            notify: Vec::new(),
         })
     })
 }

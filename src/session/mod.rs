@@ -9,12 +9,16 @@ use crate::error::Error;
 use crate::id::Place;
 use crate::journal::Journal;
 use crate::keys;
+use crate::notice::SETTLED;
 use crate::ports::{Bytes, Guard, Ports, Write};
 use crate::prelude::*;
-use crate::record::{Head, Kind, Outcome, Submission, decode, encode, nonce};
+use crate::record::{Head, Kind, Notice, Outcome, Submission, decode, encode, nonce};
 use crate::store::{Stop, commit_surely, del, put};
 pub use message::{Message, Role};
 use serde_json::{Value, json};
+
+/// Why a submission is aborted that goes with its thread.
+const DELETED: &str = "deleted";
 
 /// A session that this run may write: the head as it knows it, and the exact bytes that guard it.
 pub struct Session<'a> {
@@ -79,17 +83,26 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The writes that give a submission its outcome and free what belongs to it: its slot, delivery and cancel mark.
+/// The writes that give a submission its outcome and free what belongs to it: its slot, its delivery and its marks.
 /// `moved` is the slot that maintenance gave it, if it was moved.
 pub fn settle_writes(id: &str, sub: &Submission, moved: Option<u64>, partition: u8, writes: &mut Vec<Write>) {
     debug_assert!(sub.is_settled() && sub.outcome.is_some(), "a settled submission has its outcome (I3)");
     writes.push(put(keys::sub(id), sub));
-    writes.push(del(keys::slot(partition, moved.unwrap_or(sub.n))));
-    if moved.is_some() {
-        writes.push(del(keys::moved(id)));
+    // Nobody is told of what goes with its thread: who deletes one knows.
+    let goes = matches!(&sub.outcome, Some(Outcome::Aborted { reason }) if reason == DELETED);
+    if goes || sub.notify.is_empty() {
+        writes.push(del(keys::slot(partition, moved.unwrap_or(sub.n))));
+        if moved.is_some() {
+            writes.push(del(keys::moved(id)));
+        }
+    } else {
+        // The slot stays until everybody was told.
+        let notice = Notice { at: sub.settled.unwrap_or_default(), reason: None };
+        writes.push(put(keys::notice(id, SETTLED), &notice));
     }
     if sub.kind == Kind::Run {
         writes.push(del(keys::start(id)));
+        writes.push(del(keys::pause(id)));
     }
     writes.push(del(keys::cancel(id)));
 }

@@ -44,6 +44,10 @@ enum Kind {
     Moved,
     Start,
     Cancel,
+    Pause,
+    Paused,
+    Notice,
+    Sent,
     Step,
     Head,
     Inbox,
@@ -67,6 +71,10 @@ fn kind(key: &str) -> (Kind, &str) {
         ["p", _, "sub", id, "moved"] => (Kind::Moved, id),
         ["p", _, "sub", id, "start"] => (Kind::Start, id),
         ["p", _, "sub", id, "cancel"] => (Kind::Cancel, id),
+        ["p", _, "sub", id, "pause"] => (Kind::Pause, id),
+        ["p", _, "sub", id, "notice", _] => (Kind::Notice, id),
+        ["p", _, "sub", id, "sent", _] => (Kind::Sent, id),
+        ["paused"] => (Kind::Paused, ""),
         ["p", _, "sub", id, "step", _, _] => (Kind::Step, id),
         ["p", _, "ses", tag] => (Kind::Head, tag),
         ["p", _, "ses", tag, "in"] => (Kind::Inbox, tag),
@@ -103,7 +111,7 @@ impl RulesStore {
     fn judge(guard: &Guard, writes: &[Write], before: &[Option<Value>]) -> Vec<String> {
         let mut broken = Vec::new();
         let master = kind(&guard.key);
-        if !matches!(master.0, Kind::Queue | Kind::Head | Kind::Format) {
+        if !matches!(master.0, Kind::Queue | Kind::Head | Kind::Format | Kind::Paused) {
             broken.push(format!("R1: {} guards nothing", guard.key));
         }
         if !writes.iter().any(|w| w.key == guard.key) {
@@ -122,31 +130,35 @@ impl RulesStore {
             let fine = match (&write.value, master.0) {
                 (Some(value), Kind::Queue) => match what {
                     Kind::Queue => write.key == guard.key,
-                    Kind::Slot | Kind::Start | Kind::Cancel | Kind::Entry => old.is_none(),
+                    Kind::Slot | Kind::Start | Kind::Cancel | Kind::Pause | Kind::Entry => old.is_none(),
                     // Created; or settled by the last step of a failed copy, whose head goes in this commit.
                     Kind::Sub => old.is_none() || fate(&tag_of(value)) == Fate::Gone,
                     Kind::Head => old.is_none(),
                     Kind::Message => old.is_none() && fate(of) == Fate::Born,
-                    Kind::Moved | Kind::Inbox | Kind::Meta | Kind::Index => true,
+                    Kind::Moved | Kind::Inbox | Kind::Meta | Kind::Index | Kind::Sent => true,
                     _ => false,
                 },
                 (Some(value), Kind::Head) => match what {
                     Kind::Head => write.key == guard.key,
                     Kind::Sub => old.is_some() && tag_of(value) == master.1,
                     Kind::Step => old.is_none(),
+                    Kind::Notice => true,
                     // Messages are written once (I4).
                     Kind::Message => of == master.1 && (old.is_none() || old.as_ref() == Some(value)),
                     Kind::Journal | Kind::Ring => of == master.1,
                     _ => false,
                 },
                 (Some(_), Kind::Format) => what == Kind::Format && old.is_none(),
+                (Some(_), Kind::Paused) => what == Kind::Paused,
                 (None, Kind::Queue) => match what {
-                    Kind::Slot | Kind::Moved | Kind::Start | Kind::Cancel | Kind::Index => true,
+                    Kind::Slot | Kind::Moved | Kind::Start | Kind::Cancel | Kind::Pause | Kind::Index => true,
+                    Kind::Notice => true,
                     Kind::Head | Kind::Inbox | Kind::Meta | Kind::Journal => fate(of) == Fate::Gone,
                     _ => false,
                 },
                 (None, Kind::Head) => match what {
                     Kind::Slot | Kind::Moved | Kind::Start | Kind::Cancel | Kind::Step | Kind::Sub => true,
+                    Kind::Pause | Kind::Notice | Kind::Sent => true,
                     Kind::Entry | Kind::Message | Kind::Ring => of == master.1,
                     _ => false,
                 },

@@ -6,18 +6,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use host_sim::model::{Completion, Description, Model, ModelError, ModelRequest};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 /// The model.
 pub struct WatchedModel {
     inner: Arc<dyn Model>,
     requests: Mutex<Vec<ModelRequest>>,
     failures: Mutex<VecDeque<ModelError>>,
+    /// What a summary needs to begin.
+    gate: Semaphore,
 }
 
 impl WatchedModel {
     /// Passes everything on to `inner`.
     pub fn new(inner: Arc<dyn Model>) -> Self {
-        Self { inner, requests: Mutex::default(), failures: Mutex::default() }
+        Self { inner, requests: Mutex::default(), failures: Mutex::default(), gate: Semaphore::new(1) }
+    }
+
+    /// From now on summaries wait, until [`Self::let_summaries_pass`].
+    pub fn hold_summaries(&self) {
+        self.gate.forget_permits(1);
+    }
+
+    /// Summaries wait no longer.
+    pub fn let_summaries_pass(&self) {
+        self.gate.add_permits(1);
     }
 
     /// How often it was asked, for answers and summaries.
@@ -27,8 +40,13 @@ impl WatchedModel {
 
     /// How often it was asked for a summary.
     pub fn summaries(&self) -> usize {
+        self.summary_requests().len()
+    }
+
+    /// What it was asked to summarise: for each summary, the messages in short.
+    pub fn summary_requests(&self) -> Vec<Vec<String>> {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        requests.iter().filter(|r| r.options.contains("\"summary\"")).count()
+        requests.iter().filter(|r| is_summary(r)).map(context).collect()
     }
 
     /// The keys of all requests, in order.
@@ -45,10 +63,17 @@ impl WatchedModel {
     /// The last request's messages, in short: role and first text.
     pub fn last_context(&self) -> Vec<String> {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let messages: Vec<Value> =
-            requests.last().map(|r| serde_json::from_str(&r.messages).expect("JSON")).unwrap_or_default();
-        messages.iter().map(crate::line).collect()
+        requests.last().map(context).unwrap_or_default()
     }
+}
+
+fn is_summary(request: &ModelRequest) -> bool {
+    request.options.contains("\"summary\"")
+}
+
+fn context(request: &ModelRequest) -> Vec<String> {
+    let messages: Vec<Value> = serde_json::from_str(&request.messages).expect("JSON");
+    messages.iter().map(crate::line).collect()
 }
 
 #[async_trait]
@@ -59,9 +84,11 @@ impl Model for WatchedModel {
 
     async fn start(&self, request: ModelRequest) -> Result<Box<dyn Completion>, ModelError> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
-        let failure = match request.options.contains("\"summary\"") {
-            true => None,
-            false => self.failures.lock().unwrap_or_else(PoisonError::into_inner).pop_front(),
+        let failure = if is_summary(&request) {
+            drop(self.gate.acquire().await.expect("it is never closed"));
+            None
+        } else {
+            self.failures.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
         };
         match failure {
             Some(error) => Err(error),

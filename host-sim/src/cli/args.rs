@@ -22,6 +22,7 @@ use super::import::ImportArgs;
 use super::inspect::InspectArgs;
 use super::replay::ReplayArgs;
 use super::run::RunArgs;
+use super::serve::ServeArgs;
 
 /// Durable agents from the command line.
 ///
@@ -44,6 +45,7 @@ Examples:
   writ demo                               the whole story in a minute: a kill -9, and what is left
   writ run helper 'What is in the workspace?'
   writ chat helper
+  writ serve                              the thread API over HTTP
   writ --help                             more, with the exit codes";
 
 const LONG_EXAMPLES: &str = "\
@@ -52,6 +54,7 @@ Examples:
   writ run helper 'What is in the workspace?'
   writ run helper --id tuesday '/list'    repeated with the same id: the same outcome, no second run
   writ chat helper trip                   a conversation that outlives the terminal
+  writ serve                              the thread API over HTTP, with streams
   writ inspect submissions                what there is, and in which state
   writ explain ID                         every stored fact, and what a restart would do
   writ check                              are all the promises kept?";
@@ -87,6 +90,7 @@ pub enum Command {
     Demo(DemoArgs),
     Run(RunArgs),
     Chat(ChatArgs),
+    Serve(ServeArgs),
     Replay(ReplayArgs),
     Export(ExportArgs),
     Import(ImportArgs),

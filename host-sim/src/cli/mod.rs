@@ -40,6 +40,7 @@ mod recording;
 mod replay;
 mod run;
 mod runtime;
+mod serve;
 mod session;
 mod settings;
 mod spans;
@@ -108,6 +109,7 @@ async fn dispatch(cli: Cli, out: Out) -> Result<u8, Failure> {
         Command::Inspect(args) => inspect::run(args, global, out).await,
         Command::Replay(args) => replay::run(args, global, out).await,
         Command::Run(args) => run::run(args, global, out).await,
+        Command::Serve(args) => serve::run(args, global, out).await,
     }
 }
 

@@ -38,6 +38,8 @@ use crate::tools::workspace::Workspace;
 const EXECUTIONS_FILE: &str = "script-executions.jsonl";
 /// How long the offline model takes for a word: long enough to be seen, short enough not to be waited for.
 const WORD_MS: u64 = 15;
+/// How long a server gathers an answer's events: 20 pieces a second look smooth, and more would cost the store.
+const SERVE_LINGER_MS: u64 = 50;
 
 /// What a command does with the store.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,7 +86,32 @@ pub async fn to_read(global: &Global) -> Result<Session, Failure> {
 pub async fn without_data(global: &Global) -> Result<Session, Failure> {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let setup = setup(global, None, store.clone(), ExecutionLog::in_memory())?;
-    start(engine(global).await?, store, setup, Mode::Read, false).await
+    start(engine(global, &HostLimits::small()).await?, store, setup, Mode::Read, false).await
+}
+
+/// A host that serves others, with the setting `auth` if there is one. Nothing runs yet: sweep it.
+pub async fn to_serve(global: &Global, in_memory: bool, auth: Option<String>) -> Result<Host, Failure> {
+    let limits = HostLimits { linger_ms: SERVE_LINGER_MS, ..HostLimits::default() };
+    let engine = engine(global, &limits).await?;
+    let (store, log) = match in_memory {
+        true => (Arc::new(MemoryStore::default()) as Arc<dyn Store>, ExecutionLog::in_memory()),
+        false => (folder_store(&global.data)?, executions(global)?),
+    };
+    // Nobody names an agent here, so a script gets the one that everybody tries first.
+    let helper = "helper".parse().map_err(|e: String| Failure::internal("agent", e))?;
+    let setup = setup(global, Some(&helper), store.clone(), log)?;
+    let mut settings = setup.settings.texts();
+    settings.extend(auth.map(|auth| ("auth".to_owned(), auth)));
+    let parts = Parts {
+        component: ComponentSource::Embedded,
+        store,
+        model: setup.model,
+        tools: setup.tools,
+        clock: Arc::new(SystemClock),
+        settings,
+        limits,
+    };
+    Ok(Host::with_engine(engine, parts))
 }
 
 /// A host over a folder, with what it is made of given.
@@ -94,26 +121,29 @@ pub async fn with(
     mode: Mode,
     setup: impl FnOnce(Arc<dyn Store>) -> Result<Setup, Failure>,
 ) -> Result<Session, Failure> {
-    let engine = engine(global).await?;
+    let engine = engine(global, &HostLimits::small()).await?;
     let store = folder_store(folder)?;
     let setup = setup(store.clone())?;
     start(engine, store, setup, mode, mode == Mode::Run).await
 }
 
 async fn open(global: &Global, mode: Mode, agent: Option<&Name>) -> Result<Session, Failure> {
-    let engine = engine(global).await?;
+    let engine = engine(global, &HostLimits::small()).await?;
     let store = folder_store(&global.data)?;
-    let log = match &global.script {
-        Some(_) if mode != Mode::Read => {
-            let path = global.data.join(EXECUTIONS_FILE);
-            ExecutionLog::open(&path).map_err(|e| Failure::file(&path, "opened", &e))?
-        }
-        _ => ExecutionLog::in_memory(),
-    };
+    let log = if mode == Mode::Read { ExecutionLog::in_memory() } else { executions(global)? };
     let setup = setup(global, agent, store.clone(), log)?;
     // A script knows its own agents only; a run of another agent's thread would fail for want of it.
     let sweep = mode == Mode::Run && global.script.is_none();
     start(engine, store, setup, mode, sweep).await
+}
+
+/// What scripted tools have done, those of former processes included.
+fn executions(global: &Global) -> Result<ExecutionLog, Failure> {
+    if global.script.is_none() {
+        return Ok(ExecutionLog::in_memory());
+    }
+    let path = global.data.join(EXECUTIONS_FILE);
+    ExecutionLog::open(&path).map_err(|e| Failure::file(&path, "opened", &e))
 }
 
 /// Models and tools as the options say. A script brings its own; without a settings file it also replaces the built-in
@@ -145,12 +175,13 @@ fn setup(global: &Global, agent: Option<&Name>, store: Arc<dyn Store>, log: Exec
 }
 
 /// Loads the component, before anything is touched that it is for.
-async fn engine(global: &Global) -> Result<Engine, Failure> {
+async fn engine(global: &Global, limits: &HostLimits) -> Result<Engine, Failure> {
+    let limits = limits.clone();
     let source = match &global.component {
         Some(path) => ComponentSource::File(path.clone()),
         None => ComponentSource::Embedded,
     };
-    let loaded = tokio::task::spawn_blocking(move || Engine::load(&source, &HostLimits::small())).await;
+    let loaded = tokio::task::spawn_blocking(move || Engine::load(&source, &limits)).await;
     match loaded {
         Ok(Ok(engine)) => Ok(engine),
         Ok(Err(error @ EngineError::Setup(_))) => Err(Failure::internal("engine", error.to_string())),

@@ -64,6 +64,11 @@ impl VirtualClock {
         self.advance_to(at);
     }
 
+    /// How many wait for a time now.
+    pub fn waiting(&self) -> usize {
+        self.lock().waiters.len()
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

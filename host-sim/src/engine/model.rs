@@ -1,5 +1,7 @@
 //! `model`: completions, with deadlines, woken by signals.
 
+use std::time::Duration;
+
 use wasmtime::component::Resource;
 
 use super::bindings::writ::runtime::model::{
@@ -23,6 +25,8 @@ const NAME: &str = "the model";
 pub struct CompletionHandle {
     /// `None` after a panic or a deadline: it can't be trusted to go on.
     completion: Option<Box<dyn Completion>>,
+    /// What came while more events were waited for and did not go with them: for the next call.
+    held: Option<Result<Vec<model::Event>, Error>>,
 }
 
 impl Host for State {
@@ -44,7 +48,7 @@ impl Host for State {
         };
         self.leave(entered, || End::of(&started, |_| String::new())).await?;
         Ok(match started {
-            Ok(completion) => Ok(self.table.push(CompletionHandle { completion: Some(completion) })?),
+            Ok(completion) => Ok(self.table.push(CompletionHandle { completion: Some(completion), held: None })?),
             Err(error) => Err(error),
         })
     }
@@ -104,25 +108,83 @@ impl State {
         max: u32,
     ) -> wasmtime::Result<Result<Vec<Event>, Error>> {
         self.waited();
-        let limit_ms = self.handles.limits.model_next_ms;
+        let (limit_ms, linger) = (self.handles.limits.model_next_ms, self.linger());
         let handle = self.table.get_mut(this)?;
-        let Some(completion) = &mut handle.completion else {
-            return Ok(Err(Error::Unknown("the completion ended with an error before".into())));
-        };
+        match handle.held.take() {
+            None => {}
+            Some(Err(error)) => return Ok(Err(error)),
+            Some(Ok(mut events)) => {
+                if events.len() > max as usize {
+                    handle.held = Some(Ok(events.split_off(max as usize)));
+                }
+                return Ok(Ok(events.into_iter().map(Into::into).collect()));
+            }
+        }
         let next = tokio::select! {
             biased;
             () = self.signals.pending() => return Ok(Ok(vec![Event::Signal])),
-            next = guarded(NAME, limit_ms, completion.next(max)) => next,
+            next = handle.take(max, limit_ms) => next,
         };
-        Ok(match next {
+        let mut events = match next {
+            Ok(events) => events,
+            Err(error) => return Ok(Err(error)),
+        };
+        if !linger.is_zero() {
+            // A completion loses nothing when a wait for it is dropped.
+            tokio::select! {
+                biased;
+                () = self.signals.pending() => {}
+                () = handle.take_more(&mut events, max, limit_ms) => {}
+                () = tokio::time::sleep(linger) => {}
+            }
+        }
+        Ok(Ok(events.into_iter().map(Into::into).collect()))
+    }
+
+    /// How long to wait for more events after the first: not at all where a run must be the same every time.
+    fn linger(&self) -> Duration {
+        let scripted = self.probe.is_some() || self.handles.clock.is_virtual();
+        Duration::from_millis(if scripted { 0 } else { self.handles.limits.linger_ms })
+    }
+}
+
+impl CompletionHandle {
+    /// The next events, checked.
+    async fn take(&mut self, max: u32, limit_ms: u64) -> Result<Vec<model::Event>, Error> {
+        let Some(completion) = &mut self.completion else {
+            return Err(Error::Unknown("the completion ended with an error before".into()));
+        };
+        match guarded(NAME, limit_ms, completion.next(max)).await {
             Ok(Ok(events)) => check_events(events, max),
             Ok(Err(error)) => Err(error.into()),
             Err(lapse) => {
-                handle.completion = None;
+                self.completion = None;
                 Err(lapse.into())
             }
-        })
+        }
     }
+
+    /// Adds what comes to `events`, until they have the end event or are `max`. What can't join them is held.
+    async fn take_more(&mut self, events: &mut Vec<model::Event>, max: u32, limit_ms: u64) {
+        while goes_on(events, max) {
+            match self.take(max - events.len() as u32, limit_ms).await {
+                Ok(more) if !more.is_empty() && bytes_of(events) + bytes_of(&more) <= EVENTS_BYTES_MAX => {
+                    events.extend(more);
+                }
+                // The end, an error, and what would be too much at once are for a call of their own.
+                held => {
+                    self.held = Some(held);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Whether more events may still join these.
+fn goes_on(events: &[model::Event], max: u32) -> bool {
+    let ended = events.last().is_none_or(|last| matches!(last, model::Event::Stop(_)));
+    !ended && events.len() < max as usize
 }
 
 /// The error of a call that a hook makes fail.
@@ -130,15 +192,19 @@ fn injected(text: &str) -> Error {
     Error::Transient(Transient { retry_after_ms: None, message: text.to_owned() })
 }
 
-fn check_events(events: Vec<model::Event>, max: u32) -> Result<Vec<Event>, Error> {
+fn check_events(events: Vec<model::Event>, max: u32) -> Result<Vec<model::Event>, Error> {
     if events.len() > max as usize {
         return Err(Error::Unknown(format!("{NAME} gave {} events, at most {max} were asked for", events.len())));
     }
-    let bytes: usize = events.iter().map(event_bytes).sum();
+    let bytes = bytes_of(&events);
     if bytes > EVENTS_BYTES_MAX {
         return Err(Error::Unknown(format!("{NAME} gave {bytes} bytes at once, at most {EVENTS_BYTES_MAX}")));
     }
-    Ok(events.into_iter().map(Into::into).collect())
+    Ok(events)
+}
+
+fn bytes_of(events: &[model::Event]) -> usize {
+    events.iter().map(event_bytes).sum()
 }
 
 fn event_bytes(event: &model::Event) -> usize {

@@ -91,10 +91,9 @@ impl Client {
     pub(super) fn request(&self, step: &Step) -> Option<Request> {
         let at = |agent: &str, thread: &str| format!("/v1/agents/{agent}/threads/{thread}");
         Some(match step {
-            Step::Cancel { key } => {
-                let id = &self.receipts.get(key)?.id;
-                Request::post(format!("/v1/submissions/{id}/cancel"), &json!({}))
-            }
+            Step::Cancel { key } => self.of(key, "cancel")?,
+            Step::Pause { key } => self.of(key, "pause")?,
+            Step::Resume { key } => self.of(key, "resume")?,
             Step::Delete { agent, thread } => Request::new("DELETE", at(agent, thread)),
             Step::Fork { key, agent, thread, to, at: point } => {
                 let body = json!({"to": to, "at": point});
@@ -120,6 +119,12 @@ impl Client {
             }
             Step::Pass { .. } | Step::Wait {} => return None,
         })
+    }
+
+    /// A wish about a submission; `None` if there is none.
+    fn of(&self, key: &str, wish: &str) -> Option<Request> {
+        let id = &self.receipts.get(key)?.id;
+        Some(Request::post(format!("/v1/submissions/{id}/{wish}"), &json!({})))
     }
 
     /// Begins an import, or begins it again, and hands all its pages over: all of it may be repeated.
@@ -173,6 +178,8 @@ pub(super) fn name(step: &Step) -> String {
         Step::Delete { thread, .. } => format!("the deletion of {thread:?}"),
         Step::Fork { key, .. } => format!("the fork {key:?}"),
         Step::Import { key, .. } => format!("the import {key:?}"),
+        Step::Pause { key } => format!("the pause of {key:?}"),
+        Step::Resume { key } => format!("the resume of {key:?}"),
         Step::Pass { ms } => format!("a pause of {ms} ms"),
         Step::Submit { key, .. } => format!("the submission {key:?}"),
         Step::Wait {} => "a wait".into(),

@@ -1,4 +1,4 @@
-//! The disk below redb: [`FaultDisk`] with a memory of what was not flushed, so that a power failure can tear it.
+//! The disk below redb: a [`FaultDisk`] whose faults a plan turns on and off, and which outlives its host.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,17 +14,10 @@ pub(super) struct Disk(Arc<Mutex<State>>);
 
 struct State {
     disk: FaultDisk,
-    unflushed: Vec<Change>,
     mode: Mode,
     /// What is left after a power failure at a flush.
     torn: Option<FaultDisk>,
     draw: Draw,
-}
-
-#[derive(Clone)]
-enum Change {
-    Length(u64),
-    Write(u64, Vec<u8>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,7 +40,7 @@ impl Disk {
     }
 
     fn with(disk: FaultDisk, draw: Draw) -> Self {
-        Self(Arc::new(Mutex::new(State { disk, unflushed: Vec::new(), mode: Mode::Sound, torn: None, draw })))
+        Self(Arc::new(Mutex::new(State { disk, mode: Mode::Sound, torn: None, draw })))
     }
 
     /// An opening of the disk.
@@ -115,28 +108,6 @@ fn copy(disk: &FaultDisk) -> io::Result<FaultDisk> {
     Ok(copy)
 }
 
-impl State {
-    /// What was flushed, and of the rest a part that is drawn: each change whole, half, or not at all.
-    fn torn(&mut self) -> io::Result<FaultDisk> {
-        let disk = self.disk.after_power_loss();
-        let backend = disk.backend()?;
-        for change in std::mem::take(&mut self.unflushed) {
-            match (change, self.draw.below(3)) {
-                (_, 0) => {}
-                (Change::Length(len), _) => backend.set_len(len)?,
-                (Change::Write(offset, data), part) => {
-                    let end = if part == 1 { data.len() / 2 } else { data.len() };
-                    if offset.saturating_add(end as u64) <= backend.len()? {
-                        backend.write(offset, data.get(..end).unwrap_or_default())?;
-                    }
-                }
-            }
-        }
-        backend.sync_data()?;
-        Ok(disk)
-    }
-}
-
 /// An opening of a [`Disk`].
 pub(super) struct DiskBackend {
     disk: Disk,
@@ -150,16 +121,14 @@ impl std::fmt::Debug for DiskBackend {
 }
 
 impl DiskBackend {
-    fn change(&self, change: Change, apply: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let mut state = self.disk.lock();
+    fn change(&self, apply: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        // Held during the change.
+        let state = self.disk.lock();
         match state.mode {
-            Mode::Off => return Err(off()),
-            Mode::NoSpace => return Err(io::Error::new(io::ErrorKind::StorageFull, "injected fault: no space left")),
-            Mode::FlushFails | Mode::Sound | Mode::Tears => {}
+            Mode::Off => Err(off()),
+            Mode::NoSpace => Err(io::Error::new(io::ErrorKind::StorageFull, "injected fault: no space left")),
+            Mode::FlushFails | Mode::Sound | Mode::Tears => apply(),
         }
-        apply()?;
-        state.unflushed.push(change);
-        Ok(())
     }
 }
 
@@ -176,7 +145,7 @@ impl StorageBackend for DiskBackend {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.change(Change::Length(len), || self.inner.set_len(len))
+        self.change(|| self.inner.set_len(len))
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -188,21 +157,17 @@ impl StorageBackend for DiskBackend {
                 Err(io::Error::other("injected fault: the flush failed"))
             }
             Mode::Tears => {
-                let torn = state.torn()?;
-                state.torn = Some(torn);
+                let State { disk, draw, .. } = &mut *state;
+                state.torn = Some(disk.after_torn_power_loss(|end| draw.below(end)));
                 state.mode = Mode::Off;
                 Err(off())
             }
-            Mode::NoSpace | Mode::Sound => {
-                self.inner.sync_data()?;
-                state.unflushed.clear();
-                Ok(())
-            }
+            Mode::NoSpace | Mode::Sound => self.inner.sync_data(),
         }
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.change(Change::Write(offset, data.to_vec()), || self.inner.write(offset, data))
+        self.change(|| self.inner.write(offset, data))
     }
 }
 

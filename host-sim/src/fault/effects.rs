@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::trace::Entry;
 use crate::engine::{End, Import};
 use crate::script::Script;
-use crate::tools::Policy;
 use crate::tools::scripted::Execution;
+use crate::tools::{Policy, WEBHOOK};
 
 /// What became of the calls of one tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -116,7 +116,8 @@ pub(super) fn of(
         tool.policy = script.tools.iter().find(|known| known.name == *name).map(|known| known.policy);
         tool.plans = 1;
         tool.repeated_in = u64::from(tool.executions_max > 1);
-        tool.called_by_model = is_called(script, name);
+        // What the runtime calls by itself is no fault of the component's code.
+        tool.called_by_model = is_called(script, name) || name == WEBHOOK;
     }
     tools
 }

@@ -70,6 +70,8 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("bad-render", include_str!("../../data/scenarios/bad-render.toml")),
     ("short-fork", include_str!("../../data/scenarios/short-fork.toml")),
     ("long-fork", include_str!("../../data/scenarios/long-fork.toml")),
+    ("pause", include_str!("../../data/scenarios/pause.toml")),
+    ("webhook", include_str!("../../data/scenarios/webhook.toml")),
     ("deletion", include_str!("../../data/scenarios/deletion.toml")),
 ];
 
@@ -125,6 +127,8 @@ struct Raw {
     partitions: Option<u32>,
     #[serde(default)]
     agent: Vec<toml::Table>,
+    #[serde(default)]
+    webhook: Vec<toml::Table>,
     #[serde(default)]
     setup: Vec<Step>,
     #[serde(default)]
@@ -196,10 +200,13 @@ impl Scenario {
         let traps = raw.traps.iter().map(|name| import(name)).collect::<Result<_, _>>().map_err(|e| bad(None, e))?;
         let agents = agents(raw.agent, &script).map_err(|error| bad(None, error))?;
         let partitions = raw.partitions.unwrap_or(1);
-        let settings = BTreeMap::from([
+        let mut settings = BTreeMap::from([
             ("agents".to_owned(), json!({"agents": agents}).to_string()),
             ("partitions".to_owned(), partitions.to_string()),
         ]);
+        if !raw.webhook.is_empty() {
+            settings.insert("webhooks".to_owned(), json!(raw.webhook).to_string());
+        }
         let scenario = Self {
             name: name.to_owned(),
             about: raw.about,
@@ -231,7 +238,7 @@ impl Scenario {
                 }
                 Step::Fork { agent, to, .. } => threads.push((agent.clone(), to.clone())),
                 Step::Delete { agent, thread } => threads.retain(|known| *known != (agent.clone(), thread.clone())),
-                Step::Cancel { .. } | Step::Pass { .. } | Step::Wait {} => {}
+                Step::Cancel { .. } | Step::Pause { .. } | Step::Resume { .. } | Step::Pass { .. } | Step::Wait {} => {}
             }
         }
         threads.sort();
@@ -248,8 +255,8 @@ impl Scenario {
         for step in self.all_steps() {
             let twice = |key: &str| format!("the key {key:?} is used twice; name each submission differently");
             match step {
-                Step::Cancel { key } if !keys.contains(key.as_str()) => {
-                    return Err(format!("`cancel` of {key:?}, which no step above has submitted"));
+                Step::Cancel { key } | Step::Pause { key } | Step::Resume { key } if !keys.contains(key.as_str()) => {
+                    return Err(format!("{key:?} is cancelled, paused or resumed, and no step above has submitted it"));
                 }
                 Step::Fork { key, .. } | Step::Import { key, .. } | Step::Submit { key, .. }
                     if !keys.insert(key.as_str()) =>

@@ -53,6 +53,16 @@ pub enum Step {
         /// Milliseconds.
         ms: u64,
     },
+    /// Pauses a submission.
+    Pause {
+        /// Its key.
+        key: String,
+    },
+    /// Resumes a submission.
+    Resume {
+        /// Its key.
+        key: String,
+    },
     /// Submits a message.
     Submit {
         /// The key.

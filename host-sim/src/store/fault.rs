@@ -32,6 +32,8 @@ struct Shared {
 struct Disk {
     live: Vec<u8>,
     durable: Vec<u8>,
+    /// What was changed since the last flush, in order.
+    unflushed: Vec<Change>,
     syncs: u64,
     opens: u64,
     /// Flushes that may still pass; `None`: all.
@@ -42,6 +44,27 @@ struct Disk {
     sync_fails_after: Option<u64>,
     reads_fail: bool,
     opens_fail: bool,
+    /// Changes and flushes until the power fails; `None`: it does not.
+    power: Option<u64>,
+}
+
+enum Change {
+    Length(usize),
+    Write(usize, Vec<u8>),
+}
+
+impl Disk {
+    /// Whether there is power.
+    fn powered(&self) -> io::Result<()> {
+        if self.power == Some(0) { Err(fault("the machine is off, and the disk")) } else { Ok(()) }
+    }
+
+    /// The same before a change or a flush, of which only so many come through.
+    fn spend_power(&mut self) -> io::Result<()> {
+        self.powered()?;
+        self.power = self.power.map(|left| left - 1);
+        Ok(())
+    }
 }
 
 impl FaultDisk {
@@ -56,6 +79,7 @@ impl FaultDisk {
     /// While [`fail_opens`](Self::fail_opens) is set.
     pub fn backend(&self) -> io::Result<FaultBackend> {
         let mut disk = self.lock();
+        disk.powered()?;
         if disk.opens_fail {
             return Err(fault("opening"));
         }
@@ -94,7 +118,17 @@ impl FaultDisk {
         self.lock().opens_fail = fail;
     }
 
-    /// Ends all faults, but not the holding of flushes.
+    /// The power fails after so many more changes and flushes: from then on nothing works on this disk.
+    pub fn lose_power_after(&self, steps: u64) {
+        self.lock().power = Some(steps);
+    }
+
+    /// Whether the power has failed.
+    pub fn is_off(&self) -> bool {
+        self.lock().power == Some(0)
+    }
+
+    /// Ends all faults, but not the holding of flushes and a power loss.
     pub fn heal(&self) {
         let mut disk = self.lock();
         disk.sync_fails_after = None;
@@ -105,7 +139,31 @@ impl FaultDisk {
     /// Another disk without faults, with what would be found on this one if the power failed now: all that was
     /// written before the last successful flush, and nothing else.
     pub fn after_power_loss(&self) -> Self {
-        let durable = self.lock().durable.clone();
+        Self::holding(self.lock().durable.clone())
+    }
+
+    /// The same with a part of what was not flushed: each change whole, half, or not at all. `draw` gives a number below
+    /// the one that it is given.
+    pub fn after_torn_power_loss(&self, mut draw: impl FnMut(u64) -> u64) -> Self {
+        let disk = self.lock();
+        let mut found = disk.durable.clone();
+        for change in &disk.unflushed {
+            match (change, draw(3)) {
+                (_, 0) => {}
+                (Change::Length(len), _) => found.resize(*len, 0),
+                (Change::Write(start, data), part) => {
+                    let data = if part == 1 { &data[..data.len() / 2] } else { data };
+                    // Beyond the end: the change of length before it is not on the disk.
+                    if let Some(to) = found.get_mut(*start..start + data.len()) {
+                        to.copy_from_slice(data);
+                    }
+                }
+            }
+        }
+        Self::holding(found)
+    }
+
+    fn holding(durable: Vec<u8>) -> Self {
         let disk = Disk { live: durable.clone(), durable, ..Disk::default() };
         Self { shared: Arc::new(Shared { disk: Mutex::new(disk), changed: Condvar::new() }) }
     }
@@ -122,6 +180,7 @@ impl FaultDisk {
             disk = self.shared.changed.wait(disk).unwrap_or_else(PoisonError::into_inner);
         }
         disk.permits = disk.permits.map(|permits| permits.saturating_sub(1));
+        disk.spend_power()?;
         match disk.sync_fails_after {
             Some(0) => {
                 disk.sync_fails_after = None;
@@ -132,6 +191,7 @@ impl FaultDisk {
         }
         disk.syncs += 1;
         disk.durable = disk.live.clone();
+        disk.unflushed.clear();
         Ok(())
     }
 }
@@ -191,6 +251,7 @@ impl StorageBackend for FaultBackend {
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let disk = self.disk.lock();
+        disk.powered()?;
         if disk.reads_fail {
             return Err(fault("reading"));
         }
@@ -201,7 +262,11 @@ impl StorageBackend for FaultBackend {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.disk.lock().live.resize(index(len)?, 0);
+        let mut disk = self.disk.lock();
+        disk.spend_power()?;
+        let len = index(len)?;
+        disk.live.resize(len, 0);
+        disk.unflushed.push(Change::Length(len));
         Ok(())
     }
 
@@ -211,9 +276,11 @@ impl StorageBackend for FaultBackend {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut disk = self.disk.lock();
+        disk.spend_power()?;
         let start = index(offset)?;
         let to = start.checked_add(data.len()).and_then(|end| disk.live.get_mut(start..end));
         to.ok_or_else(out_of_range)?.copy_from_slice(data);
+        disk.unflushed.push(Change::Write(start, data.to_vec()));
         Ok(())
     }
 }

@@ -7,6 +7,10 @@ pub mod workspace;
 
 use async_trait::async_trait;
 
+/// The tool by which the runtime tells a target of the setting `webhooks` something. No box describes it, so no model can
+/// call it; one that knows no targets answers with an error.
+pub const WEBHOOK: &str = "writ-webhook";
+
 /// What a restart does with a call whose result was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]

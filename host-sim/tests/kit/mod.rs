@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use host_sim::clock::{Clock, VirtualClock};
+use host_sim::clock::{Clock, SystemClock, VirtualClock};
 use host_sim::data::{Request, Response};
 use host_sim::engine::{ComponentSource, Engine};
 use host_sim::error::HostError;
@@ -73,14 +73,30 @@ impl Kit {
     }
 
     pub fn with(engine: Engine, limits: HostLimits, clock: VirtualClock, pending: &str) -> Self {
+        let clock = Arc::new(clock);
+        Self::timed(engine, limits, clock.clone(), clock, pending)
+    }
+
+    /// On the machine's clock; `clock` is nobody's.
+    pub fn in_real_time(limits: HostLimits) -> Self {
+        Self::timed(engine(), limits, Arc::new(SystemClock), Arc::new(VirtualClock::new(START)), "")
+    }
+
+    fn timed(
+        engine: Engine,
+        limits: HostLimits,
+        time: Arc<dyn Clock>,
+        clock: Arc<VirtualClock>,
+        pending: &str,
+    ) -> Self {
         let (tools, models, seen) = parts::script();
-        let (store, clock) = (Arc::new(ScriptStore::default()), Arc::new(clock));
+        let store = Arc::new(ScriptStore::default());
         let parts = Parts {
             component: ComponentSource::Embedded,
             store: store.clone(),
             model: models.clone(),
             tools: tools.clone(),
-            clock: clock.clone() as Arc<dyn Clock>,
+            clock: time,
             settings: [("pending".to_owned(), pending.to_owned())].into(),
             limits,
         };

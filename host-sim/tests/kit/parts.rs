@@ -184,6 +184,27 @@ impl Completion for Scripted {
             }
             "panic" => panic!("as told"),
             "too-many" => Ok(vec![Event::Text("x".into()); max as usize + 1]),
+            // One at a time; then what the rest of the name says.
+            name if name.starts_with("drops") => {
+                self.step += 1;
+                let drop = |text: &str| vec![Event::Text(text.into())];
+                match (self.step, name) {
+                    (1, _) => Ok(drop("a")),
+                    (2, _) => Ok(drop("b")),
+                    (3, _) => Ok(drop("c")),
+                    (4, "drops-stop") => Ok(vec![Event::Stop(StopReason::End)]),
+                    (4, "drops-fail") => Err(ModelError::Quota("as told".into())),
+                    (4, "drops-panic") => panic!("as told"),
+                    (4, "drops-large") => Ok(drop(&"x".repeat((8 << 20) - 1))),
+                    (4, "drops-hang") => {
+                        // Nothing is taken by a wait that is dropped.
+                        self.step -= 1;
+                        self.tell.send("model hangs".into()).unwrap();
+                        std::future::pending().await
+                    }
+                    _ => Ok(vec![]),
+                }
+            }
             _ => {
                 self.step += 1;
                 Ok(match self.step {

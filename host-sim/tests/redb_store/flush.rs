@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+use std::time::Instant;
 
 use host_sim::store::Outcome;
 use host_sim::store::Store;
 use host_sim::store::StoreError;
 use host_sim::store::fault::FaultDisk;
 use host_sim::store::redb::BATCH_REQUESTS_MAX;
+use host_sim::store::redb::CACHE_BYTES;
 use host_sim::store::redb::LATER_CALLS_MAX;
 use host_sim::store::redb::RedbStore;
 
@@ -88,6 +91,71 @@ async fn what_was_acknowledged_survives_a_power_loss() {
         };
         assert_eq!(value(&store).await, expected, "flush {failing} failed");
         assert_eq!(store.count().await, Ok(if expected == "1" { 1 } else { 2 }));
+    }
+}
+
+/// The power fails during a commit and tears what was not flushed; then again during the opening that recovers from it, at
+/// each of its writes and flushes; then once more after a commit. What was acknowledged is there, and what an opening has
+/// shown once is not taken back by the next.
+/// Shows A41.
+#[tokio::test]
+async fn a_power_loss_while_reopening_takes_nothing_back() {
+    let mut steps = 0;
+    for seed in 0..4 {
+        let mut draw = draws(seed);
+        for failing in 0..=FLUSHES {
+            let (disk, store) = simulated().await;
+            commit(&store, None, "1").await;
+            disk.fail_sync_after(failing);
+            disk.fail_opens(true);
+            let outcome = store.commit(guard(Some("1")), vec![put("p/0/g", "2"), put("p/0/a", "2")]).await;
+            let torn = disk.after_torn_power_loss(&mut draw);
+            for step in 0.. {
+                // A disk of its own with the same content.
+                let disk = torn.after_power_loss();
+                disk.lose_power_after(step);
+                let backend = disk.clone();
+                let opened = RedbStore::with_backend(move || backend.backend(), CACHE_BYTES);
+                let shown = match &opened {
+                    Ok(store) => store.get_many(vec!["p/0/g".to_owned()]).await.ok(),
+                    Err(_) => None,
+                };
+                let shown = shown.map(|values| String::from_utf8(values[0].clone().unwrap()).unwrap());
+                let is_off = disk.is_off();
+                // Before the store is dropped: closing it would write.
+                let found = disk.after_torn_power_loss(&mut draw);
+                drop(opened);
+
+                let store = reopen(&found);
+                let now = value(&store).await;
+                let place = format!("seed {seed}, flush {failing}, step {step} of the opening");
+                match outcome {
+                    Ok(_) => assert_eq!(now, "2", "{place}: what was acknowledged is gone"),
+                    Err(_) => assert!(now == "1" || now == "2", "{place}: {now}"),
+                }
+                assert!(shown.is_none_or(|shown| shown == now), "{place}: what was shown is gone");
+                assert_eq!(store.count().await, Ok(if now == "1" { 1 } else { 2 }), "{place}: half a commit");
+                commit(&store, Some(&now), "3").await;
+                let last = found.after_torn_power_loss(&mut draw);
+                assert_eq!(value(&reopen(&last)).await, "3", "{place}: a commit after the recovery is gone");
+                steps += 1;
+                if !is_off {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(steps > 2 * 4 * (FLUSHES + 1), "an opening after a crash writes: only {steps} steps");
+}
+
+/// Numbers drawn from a seed (SplitMix64).
+fn draws(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |end| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
     }
 }
 
@@ -225,6 +293,57 @@ async fn appends_over_the_backlog_are_lost_and_counted() {
     store.append_later(guard(Some("1")), vec![put("p/0/j/more", "1")], lost.clone()).await;
     store.flush().await;
     assert_eq!(lost.load(Ordering::SeqCst), 3, "there is room again");
+}
+
+/// Pieces of an answer come a few milliseconds apart, and nobody waits for them: they wait for each other.
+#[tokio::test]
+async fn appends_alone_wait_for_more_and_share_a_flush() {
+    let (disk, store) = simulated().await;
+    commit(&store, None, "1").await;
+    let lost = Arc::new(AtomicU32::new(0));
+    let mut keys = 1;
+    let mut round = async |n: u32| {
+        let before = disk.syncs();
+        for piece in 0..4 {
+            let key = format!("p/0/j/{n}-{piece}");
+            store.append_later(guard(Some("1")), vec![put(&key, "1")], lost.clone()).await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        keys += 4;
+        // No flush is asked for: they are written by themselves.
+        while store.count().await != Ok(keys) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        disk.syncs() - before
+    };
+    // On a machine that is busy a pause may be longer than the wait: once is enough.
+    let mut flushes = Vec::new();
+    while flushes.last() != Some(&FLUSHES) {
+        flushes.push(round(flushes.len() as u32).await);
+        assert!(flushes.len() < 20, "they never shared a flush: {flushes:?}");
+    }
+    assert_eq!(lost.load(Ordering::SeqCst), 0);
+}
+
+/// Whoever waits for an answer waits for nothing else.
+#[tokio::test]
+async fn a_commit_or_a_flush_ends_the_wait_of_appends() {
+    let (_disk, store) = simulated().await;
+    commit(&store, None, "1").await;
+    for flushes in [false, true] {
+        let mut shortest = Duration::MAX;
+        for n in 0..20 {
+            let lost = Arc::new(AtomicU32::new(0));
+            store.append_later(guard(Some("1")), vec![put(&format!("p/0/j/{n}"), "1")], lost).await;
+            let began = Instant::now();
+            match flushes {
+                true => store.flush().await,
+                false => assert_eq!(replace(&store, Some("1"), "1").await, Ok(Outcome::Committed)),
+            }
+            shortest = shortest.min(began.elapsed());
+        }
+        assert!(shortest < Duration::from_millis(15), "{shortest:?}");
+    }
 }
 
 /// Then nothing can be lost by not flushing.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use serde_json::Value;
 use writ::agent::{CodeAgents, Render};
 use writ::ports::*;
-use writ::run::{RunOutcome, drive};
+use writ::run::{Report, RunOutcome, drive};
 
 /// Who asks.
 pub const OWNER: &str = "local/operator";
@@ -67,6 +67,9 @@ struct State {
 #[derive(Clone)]
 pub struct Sim(Arc<(Mutex<State>, Condvar)>);
 
+/// What an owner does with the store.
+pub type Work = Box<dyn FnOnce(Ports) + Send>;
+
 /// The nameless owner that is never made to wait: clients, and the check at the end.
 const FREE: usize = usize::MAX;
 
@@ -107,7 +110,9 @@ impl Sim {
 
     /// The name of the thread `t` of [`submit`].
     pub fn instance(&self) -> String {
-        address().place(256).head()
+        let stored = self.lock().map.get(writ::keys::FORMAT).and_then(|f| serde_json::from_slice::<Value>(f).ok());
+        let partitions = stored.and_then(|format| format["partitions"].as_u64()).unwrap_or(256);
+        address().place(partitions as u16).head()
     }
 
     /// Does something with ports that are never made to wait.
@@ -116,22 +121,33 @@ impl Sim {
         work(handles.ports())
     }
 
-    /// Runs owners of one instance against each other. `choose` picks among what may happen; 0 is taken beyond its end.
+    /// Runs owners of one instance against each other: see [`Self::race`].
     pub fn play(&self, instance: &str, owners: usize, faults: usize, choose: &[usize]) -> History {
+        let owner = |_| -> Work {
+            let instance = instance.to_owned();
+            // An owner that was fenced or failed is not run again here: the other one goes on.
+            Box::new(move |ports| drop::<Report>(drive(ports, &agents(), &instance, None)))
+        };
+        self.race((0..owners).map(owner).collect(), faults, choose)
+    }
+
+    /// Lets owners work against each other. `choose` picks among what may happen; 0 is taken beyond its end.
+    pub fn race(&self, works: Vec<Work>, faults: usize, choose: &[usize]) -> History {
         {
             let mut state = self.lock();
-            state.owners = vec![Owner::Busy; owners];
-            state.dead = vec![false; owners];
+            state.owners = vec![Owner::Busy; works.len()];
+            state.dead = vec![false; works.len()];
         }
-        let threads: Vec<_> = (0..owners)
-            .map(|me| {
-                let (sim, instance, entropy) = (self.clone(), instance.to_owned(), self.entropy());
+        let threads: Vec<_> = works
+            .into_iter()
+            .enumerate()
+            .map(|(me, work)| {
+                let (sim, entropy) = (self.clone(), self.entropy());
                 std::thread::spawn(move || {
                     let handles = Handles { sim: sim.clone(), me, entropy: RefCell::new(entropy) };
-                    // An owner that was fenced or failed is not run again here: the other one goes on.
-                    let _: RunOutcome = drive(handles.ports(), &agents(), &instance, None);
-                    sim.lock().owners[me] = Owner::Gone;
-                    sim.0.1.notify_all();
+                    // Also when it panics: nobody waits for it then.
+                    let _leaves = Leaves(sim, me);
+                    work(handles.ports());
                 })
             })
             .collect();
@@ -219,7 +235,7 @@ impl Sim {
     pub fn settle(&self, instance: &str) -> RunOutcome {
         let mut last = RunOutcome::Idle;
         for _ in 0..32 {
-            last = self.free(|ports| drive(ports, &agents(), instance, None));
+            last = self.free(|ports| drive(ports, &agents(), instance, None).outcome);
             match last {
                 RunOutcome::Later(at) => {
                     let mut state = self.lock();
@@ -299,9 +315,10 @@ impl State {
             return;
         };
         let key = write.key.clone();
+        let is_born = !self.map.contains_key(&key);
         let raised = |map: &mut BTreeMap<String, (u64, usize)>, name: &str, n: u64| -> Option<String> {
             let (before, owner) = map.get(&key).copied().unwrap_or((0, FREE));
-            if n > before {
+            if n > before || is_born {
                 map.insert(key.clone(), (n, who));
                 return None;
             }
@@ -331,6 +348,16 @@ impl State {
         if key.contains("/m/") && self.map.get(&write.key).is_some_and(|old| write.value.as_ref() != Some(old)) {
             self.broken.push(format!("I4: the message at {key} was written again"));
         }
+    }
+}
+
+/// An owner that is gone when this is dropped.
+struct Leaves(Sim, usize);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        self.0.lock().owners[self.1] = Owner::Gone;
+        self.0.0.1.notify_all();
     }
 }
 
@@ -502,25 +529,38 @@ pub fn submit(ports: Ports, key: &str) -> String {
     }
 }
 
+/// The whole audit: what it finds, and how many keys it accounts for.
+pub fn audit(ports: Ports) -> (Vec<String>, u64) {
+    let (mut found, mut keys, mut cursor) = (Vec::new(), 0, None);
+    loop {
+        let page = writ::audit::page(&ports, cursor.as_deref()).expect("the audit reads");
+        found.extend(page.findings.iter().map(|f| format!("{} at {}: {}", f.invariant, f.key, f.text)));
+        keys += page.keys;
+        cursor = page.next;
+        if cursor.is_none() {
+            return (found, keys);
+        }
+    }
+}
+
+/// Closes thread `t`: the next run deletes it.
+pub fn close(ports: Ports) {
+    if let Err(refusal) = writ::session::delete::close(ports, &address()) {
+        panic!("{refusal:?}");
+    }
+}
+
 /// Drives the thread to its end, alone, and checks: everything settled, the audit clean, every key accounted for.
 pub fn finish(sim: &Sim, instance: &str, ids: &[String]) -> Vec<String> {
     let mut broken = Vec::new();
     sim.free(|ports| {
         for _ in 0..4 {
-            if drive(ports, &agents(), instance, None) == RunOutcome::Idle {
+            if drive(ports, &agents(), instance, None).outcome == RunOutcome::Idle {
                 break;
             }
         }
-        let (mut cursor, mut keys) = (None, 0);
-        loop {
-            let page = writ::audit::page(&ports, cursor.as_deref()).expect("the audit reads");
-            broken.extend(page.findings.iter().map(|f| format!("{} at {}: {}", f.invariant, f.key, f.text)));
-            keys += page.keys;
-            cursor = page.next;
-            if cursor.is_none() {
-                break;
-            }
-        }
+        let (found, keys) = audit(ports);
+        broken.extend(found);
         let map = sim.map();
         if keys != map.len() as u64 {
             broken.push(format!("{keys} keys are accounted for, of {}", map.len()));

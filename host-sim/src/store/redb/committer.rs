@@ -5,6 +5,8 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
+use std::time::Instant;
 
 use redb::Database;
 use redb::Durability;
@@ -26,6 +28,9 @@ use crate::store::Outcome;
 use crate::store::StoreError;
 use crate::store::Write;
 use crate::store::checks::commit_bytes;
+
+/// How long a batch of nothing but appends waits for more. A commit or a flush ends the wait at once.
+const LATER_LINGER: Duration = Duration::from_millis(20);
 
 /// What the committer is asked. Commits and appends have passed the checks.
 pub(super) enum Request {
@@ -142,19 +147,32 @@ impl Request {
         }
     }
 
+    /// Whether somebody waits for the answer.
+    fn is_awaited(&self) -> bool {
+        !matches!(self, Self::Later { .. })
+    }
+
     fn bytes(&self) -> usize {
         self.change().map_or(0, |(_, writes)| commit_bytes(writes))
     }
 }
 
-/// Waits for a request, and takes what else waits, up to the limits of a batch. `None`: the store has been dropped.
+/// Waits for a request, and takes what else waits, up to the limits of a batch. Appends alone wait for more, since
+/// nobody waits for them: so that they share a flush. `None`: the store has been dropped.
 fn next_batch(queue: &Receiver<Request>) -> Option<Vec<Request>> {
     let first = queue.recv().ok()?;
+    let linger = Instant::now() + LATER_LINGER;
     let mut bytes = first.bytes();
+    let mut awaited = first.is_awaited();
     let mut batch = vec![first];
     while batch.len() < BATCH_REQUESTS_MAX && bytes < BATCH_BYTES_MAX {
-        let Ok(request) = queue.try_recv() else { break };
+        let next = match awaited {
+            true => queue.try_recv().ok(),
+            false => queue.recv_timeout(linger.saturating_duration_since(Instant::now())).ok(),
+        };
+        let Some(request) = next else { break };
         bytes += request.bytes();
+        awaited |= request.is_awaited();
         batch.push(request);
     }
     Some(batch)

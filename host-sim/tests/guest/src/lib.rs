@@ -36,15 +36,29 @@ impl Guest for Component {
                 response.body = Body::Bytes([who.as_bytes(), b" ", &request.body].concat());
             }
             "/work" => response.work = lines.iter().map(|line| work(line)).collect(),
-            "/stream" => response.body = Body::Stream(tail()),
+            path if under(path, "/stream") => response.body = Body::Stream(tail(path)),
             // Then the path in the first line is asked.
-            "/wait" => {
+            path if under(path, "/wait") => {
+                response.body = Body::Bytes(b"not yet".to_vec());
                 response.wait = Some(Wait {
-                    tail: tail(),
+                    tail: tail(path),
                     ms: 1_000,
                     then: lines[0].clone(),
                 })
             }
+            "/framing" => {
+                response.headers = [
+                    ("content-length", "7"),
+                    ("transfer-encoding", "chunked"),
+                    ("x-split", "a\r\nx-more: b"),
+                    ("not a name", "x"),
+                    ("x-good", "kept"),
+                ]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into();
+                response.body = Body::Bytes(b"whole".to_vec());
+            }
+            "/switch" => response.status = 101,
             "/bad-status" => response.status = 7,
             path => {
                 response.body =
@@ -82,6 +96,30 @@ impl Guest for Component {
                 }],
                 end: after > 0,
             }),
+            // Never ends, and has always more.
+            "flood" => Ok(FeedPage {
+                frames: (1..=200)
+                    .map(|n| Frame {
+                        number: after + n,
+                        event: format!("{{\"type\":\"water\",\"drops\":\"{}\"}}", ".".repeat(4096)),
+                    })
+                    .collect(),
+                end: false,
+            }),
+            "quiet" => Ok(FeedPage {
+                frames: vec![],
+                end: false,
+            }),
+            // One frame, and then it is deleted.
+            "goes" if after == 7 => Ok(FeedPage {
+                frames: vec![Frame {
+                    number: 8,
+                    event: "{\"type\":\"last\"}".into(),
+                }],
+                end: false,
+            }),
+            "breaks" => Err(Error::Unavailable("as told".into())),
+            "traps" => panic!("as told"),
             _ => Err(Error::NotFound),
         }
     }
@@ -121,10 +159,15 @@ fn work(line: &str) -> Work {
     }
 }
 
-/// What `/stream` streams and `/wait` waits for.
-fn tail() -> Tail {
+fn under(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// What `/stream` streams and `/wait` waits for: `/stream/quiet` streams the feed `quiet`.
+fn tail(path: &str) -> Tail {
     Tail {
-        feed: "feed".into(),
+        feed: path.split('/').nth(2).unwrap_or("feed").into(),
         after: 7,
         thread: "thread".into(),
     }

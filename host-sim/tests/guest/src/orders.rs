@@ -45,7 +45,7 @@ pub fn obey(order: &str, lines: &[String], thread: &str) -> String {
             std::env::vars().count(),
             std::fs::read_dir("/").is_ok()
         ),
-        "model" => model_events(&line(0)),
+        "model" => model_events(&line(0), line(1).parse().unwrap_or(2)),
         "tools" => tools_batch(lines, thread),
         "declared" => tools::describe()
             .iter()
@@ -173,16 +173,22 @@ fn request(model: &str) -> model::Request {
     }
 }
 
-fn model_events(name: &str) -> String {
+fn model_events(name: &str, max: u32) -> String {
     let completion = match model::start(&request(name)) {
         Ok(completion) => completion,
         Err(error) => return format!("{error:?}"),
     };
     let mut seen = Vec::new();
     for _ in 0..100 {
-        match completion.next(2) {
+        match completion.next(max) {
             Ok(events) if events.is_empty() => return seen.join(" "),
-            Ok(events) => seen.push(format!("{events:?}")),
+            Ok(events) => {
+                seen.push(format!("{events:?}"));
+                if matches!(events[..], [model::Event::Signal]) {
+                    control::poll();
+                    return seen.join(" ");
+                }
+            }
             Err(error) => {
                 seen.push(format!("{error:?}"));
                 return seen.join(" ");

@@ -1,0 +1,87 @@
+//! A stream: the frames of a feed as they come, until it ends, its reader leaves, or the server stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::Instant;
+
+use super::server::{Phase, Shared};
+use super::sse;
+use crate::data::{RuntimeError, Tail};
+use crate::error::HostError;
+
+/// Looks that fail in a row before a stream gives up.
+const FAILURES_MAX: u32 = 5;
+/// Between two such looks.
+const FAILURE_WAIT: Duration = Duration::from_secs(1);
+
+/// Starts a stream; gives its body. It holds one page of frames at most, and waits for its reader with the next.
+pub(super) fn start(shared: &Arc<Shared>, tail: Tail, permit: OwnedSemaphorePermit) -> sse::Pieces {
+    let (pieces, body) = mpsc::channel(1);
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        let _permit = permit;
+        // It fails when the reader has left, and then there is nobody to tell.
+        let _ = tell(&shared, tail, pieces).await;
+    });
+    sse::Pieces(body)
+}
+
+/// The reader has left.
+struct Left;
+
+async fn tell(shared: &Shared, tail: Tail, pieces: mpsc::Sender<Bytes>) -> Result<(), Left> {
+    let send = async |piece: Bytes| pieces.send(piece).await.map_err(|_| Left);
+    let mut news = shared.hub.watch(&tail.thread).await;
+    let mut phase = shared.phase.subscribe();
+    let (mut after, mut failures) = (tail.after, 0);
+    let mut heartbeat = Instant::now() + shared.options.heartbeat;
+    loop {
+        news.look();
+        // Looked at before the last page: what was told until then is told here, too.
+        let ending = *phase.borrow_and_update() == Phase::Ending;
+        let look_again = match shared.host.follow(&tail.feed, after).await {
+            Ok(page) => {
+                failures = 0;
+                let more = !page.frames.is_empty();
+                for frame in page.frames {
+                    after = after.max(frame.number);
+                    send(sse::event(&frame)).await?;
+                    heartbeat = Instant::now() + shared.options.heartbeat;
+                }
+                if page.end {
+                    return Ok(());
+                }
+                if more {
+                    continue;
+                }
+                heartbeat
+            }
+            Err(HostError::Runtime(RuntimeError::NotFound)) => return send(sse::end("gone")).await,
+            Err(HostError::Closed) => return send(sse::end("drain")).await,
+            Err(error) => {
+                failures += 1;
+                shared.host.warn(format!("a stream of {} could not be read: {error}", tail.thread));
+                if failures == FAILURES_MAX {
+                    return send(sse::end("error")).await;
+                }
+                heartbeat.min(Instant::now() + FAILURE_WAIT)
+            }
+        };
+        if ending {
+            return send(sse::end("drain")).await;
+        }
+        tokio::select! {
+            () = news.changed(), if failures == 0 => {}
+            () = tokio::time::sleep_until(look_again) => {}
+            _ = phase.changed() => {}
+            () = pieces.closed() => return Err(Left),
+        }
+        if Instant::now() >= heartbeat {
+            send(sse::HEARTBEAT).await?;
+            heartbeat = Instant::now() + shared.options.heartbeat;
+        }
+    }
+}
