@@ -69,6 +69,7 @@ fn read_all(map: &Map, instance: &str, id: &str) -> String {
             "/v1/agents/helper/threads/t".into(),
             "/v1/agents/helper/threads/t/messages".into(),
             "/v1/agents/helper/threads/t/submissions".into(),
+            "/v1/agents/helper/threads/t/events".into(),
         ] {
             let request = Request {
                 method: "GET".into(),
@@ -128,4 +129,39 @@ fn a_damaged_slot_does_not_stop_the_others() {
         page = damaged.free(|ports| writ::audit::page(&ports, Some(&next))).expect("a page");
     }
     assert!(named.contains(&slot), "the audit names it: {named:?}");
+}
+
+/// I12: a slot of the journal that holds an event which is not its own is found, and its event is shown to nobody.
+#[test]
+fn an_event_in_a_wrong_slot_is_found_and_not_shown() {
+    let (_, map, _) = stores().pop().expect("a store at rest");
+    let slots: Vec<&String> = map.keys().filter(|key| key.contains("/j/")).collect();
+    assert!(slots.len() > 5, "{slots:?}");
+    for slot in slots {
+        let stored: serde_json::Value = serde_json::from_slice(&map[slot]).expect("JSON");
+        let n = stored["n"].as_u64().expect("a number");
+        for (field, value) in
+            [("n", n + 1), ("n", n + writ::keys::RING), ("born", stored["born"].as_u64().unwrap() + 1)]
+        {
+            let mut event = stored.clone();
+            event[field] = value.into();
+            let mut damaged = map.clone();
+            damaged.insert(slot.clone(), event.to_string().into_bytes());
+            let sim = Sim::of(&damaged);
+            let (mut found, mut page) = (Vec::new(), None);
+            loop {
+                let one = sim.free(|ports| writ::audit::page(&ports, page.as_deref())).expect("a page");
+                found.extend(one.findings.into_iter().map(|f| (f.invariant, f.key)));
+                page = one.next;
+                if page.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(found, [("I12", slot.clone())], "{field} {value}");
+            let place = writ::id::Place::parse(&sim.instance()).expect("a thread");
+            let feed = writ::follow::Feed { place, what: writ::follow::What::Thread };
+            let shown = sim.free(|ports| writ::follow::follow(&ports, &feed, 0)).expect("a page");
+            assert!(shown.frames.iter().all(|(at, event)| *at != n || event["type"] == "gap"), "{field}: {shown:?}");
+        }
+    }
 }

@@ -208,7 +208,7 @@ async fn a_frozen_owner_tells_nothing_any_more() {
     world.check().await;
 }
 
-/// Trap 16: the same when an owner has died, and its writes come late: after a takeover, after the thread's next turns,
+/// Shows trap 16: the same when an owner has died, and its writes come late: after a takeover, after the thread's next turns,
 /// after its deletion, and when another thread has its name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_write_is_dropped() {
@@ -311,13 +311,7 @@ async fn the_ring_wraps() {
     world.ask("t", "a", "hi").await;
     let first = world.journal("t").await.frames;
     // As if 19,990 more had been used, and lost.
-    let (key, value) = head(&*inner).await;
-    let mut moved: Value = serde_json::from_slice(&value).expect("JSON");
-    for field in ["jupto", "jused"] {
-        moved[field] = json!(moved[field].as_u64().expect("a number") + 19_990);
-    }
-    let write = Write { key: key.clone(), value: Some(moved.to_string().into_bytes()) };
-    inner.commit(Guard { key, expect: Some(value) }, vec![write]).await.expect("a commit");
+    skip(&*inner, 19_990).await;
     // Not enough to wrap: the first events are still there, then everything up to now is a gap.
     let mut turns = 0;
     loop {
@@ -339,15 +333,28 @@ async fn the_ring_wraps() {
         }
     }
     assert!(turns > 1);
+    // A whole ring is lost: all slots still hold what was there, and nothing of it is shown.
+    skip(&*inner, 20_000).await;
+    world.ask("t", "c", "hi").await;
+    let whole = world.journal("t").await;
+    assert_eq!(kinds(&whole.frames), ["gap", "attempt", "messages", "text", "messages", "settled"]);
+    world.check().await;
     assert_eq!(world.delete("t").await.status, 202);
     world.host.settled().await;
     assert_eq!(slots(&*world.store).await, []);
 }
 
-/// The only thread's head: its key and its value.
-async fn head(store: &dyn Store) -> (String, Vec<u8>) {
+/// The only thread's head goes on as if so many numbers had been used.
+async fn skip(store: &dyn Store, numbers: u64) {
     let mut all = store.dump().await.expect("a dump").into_iter();
-    all.find(|(key, _)| key.contains("/ses/") && key.matches('/').count() == 3).expect("a head")
+    let head = all.find(|(key, _)| key.contains("/ses/") && key.matches('/').count() == 3);
+    let (key, value) = head.expect("a head");
+    let mut moved: Value = serde_json::from_slice(&value).expect("JSON");
+    for field in ["jupto", "jused"] {
+        moved[field] = json!(moved[field].as_u64().expect("a number") + numbers);
+    }
+    let write = Write { key: key.clone(), value: Some(moved.to_string().into_bytes()) };
+    store.commit(Guard { key, expect: Some(value) }, vec![write]).await.expect("a commit");
 }
 
 /// A cursor that the journal never gave is told so; a foreign thread has no cursors at all.

@@ -200,7 +200,7 @@ async fn a_stream_ends_when_a_copy_is_whole() {
     world.check().await;
 }
 
-/// The outcome is a fact of the record: it is told whatever became of the journal. Its number is a cursor to go on from:
+/// Shows A22: the outcome is a fact of the record, and told whatever became of the journal. Its number is a cursor to go on from:
 /// nothing that comes is before it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_outcome_is_told_without_the_journal() {

@@ -57,7 +57,7 @@ impl Store for AppendsStore {
         let n = self.seen.fetch_add(1, Ordering::SeqCst);
         match self.fate {
             Appends::Late => self.late.lock().unwrap_or_else(PoisonError::into_inner).push((guard, writes)),
-            Appends::HalfLost if n % 2 == 0 => self.inner.append_later(guard, writes, lost).await,
+            Appends::HalfLost if n.is_multiple_of(2) => self.inner.append_later(guard, writes, lost).await,
             Appends::Lost | Appends::HalfLost => drop(lost.fetch_add(1, Ordering::SeqCst)),
         }
     }

@@ -3,7 +3,9 @@
 #![cfg(not(target_family = "wasm"))]
 
 mod appends;
+mod broken;
 mod crash;
+mod described;
 mod gate;
 mod heard;
 mod rules;
@@ -12,7 +14,9 @@ mod viewer;
 mod watched;
 
 pub use appends::{Appends, AppendsStore};
+pub use broken::{Broken, BrokenStore};
 pub use crash::{CrashStore, Fault};
+pub use described::{Described, Seen};
 pub use gate::Gate;
 pub use heard::Heard;
 pub use rules::{RulesStore, Watch};

@@ -25,6 +25,7 @@ async fn a_submission_is_accepted_waited_for_and_replayed_by_its_key() {
     assert_eq!(other.header("content-type"), Some("application/problem+json"));
 }
 
+/// Shows B30.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_preferred_wait_is_answered_with_the_outcome_or_in_time_without() {
     let served = Served::start(options()).await;
