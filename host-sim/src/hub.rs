@@ -235,6 +235,7 @@ mod tests {
         assert!(!has_news(&there));
     }
 
+    /// Shows B30.
     #[tokio::test]
     async fn what_comes_during_a_look_is_told_after_it() {
         let (send, receive) = broadcast::channel(64);

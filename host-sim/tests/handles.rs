@@ -3,6 +3,7 @@
 mod kit;
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use host_sim::error::HostError;
 use host_sim::limits::HostLimits;
@@ -96,9 +97,13 @@ async fn a_signal_ends_the_gathering_and_loses_nothing() {
     kit.tools.order("i", "model drops-hang\n100");
     kit.seen.expect("model hangs").await;
     kit.work("i cancel").await;
-    kit.seen.expect("completion dropped").await;
-    let told = r#"[Event::Text("a"), Event::Text("b"), Event::Text("c")] [Event::Signal]"#;
-    kit.seen.expect(&format!("i: {told}")).await;
+    let told = r#"i: [Event::Text("a"), Event::Text("b"), Event::Text("c")] [Event::Signal]"#;
+    let heard = async {
+        kit.seen.expect("completion dropped").await;
+        kit.seen.expect(told).await;
+    };
+    // Far shorter than the gathering would be.
+    tokio::time::timeout(Duration::from_secs(60), heard).await.expect("the signal did not end it");
 }
 
 /// Shows A15.

@@ -274,3 +274,18 @@ impl From<model::Event> for Event {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gathering_ends_with_the_end_event_or_with_the_most() {
+        let text = || model::Event::Text("x".into());
+        assert!(goes_on(&[text()], 2));
+        assert!(!goes_on(&[text(), text()], 2));
+        assert!(!goes_on(&[text(), model::Event::Stop(model::StopReason::End)], 9));
+        // The end of the stream itself: there is nothing to wait for.
+        assert!(!goes_on(&[], 9));
+    }
+}

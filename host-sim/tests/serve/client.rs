@@ -81,8 +81,8 @@ impl Client {
         soon("room to write", self.io.get_mut().write_all(bytes)).await.is_ok()
     }
 
-    /// A request; `extra` are whole header lines.
-    pub async fn send(&mut self, line: &str, extra: &[&str], body: &[u8]) {
+    /// A request; `extra` are whole header lines. False: the other side has closed before it was sent.
+    pub async fn send(&mut self, line: &str, extra: &[&str], body: &[u8]) -> bool {
         let mut head = format!("{line} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {TOKEN}\r\n", self.host);
         for header in extra {
             head.push_str(&format!("{header}\r\n"));
@@ -91,7 +91,7 @@ impl Client {
             head.push_str(&format!("content-length: {}\r\ncontent-type: application/json\r\n", body.len()));
         }
         head.push_str("\r\n");
-        self.raw(&[head.as_bytes(), body].concat()).await;
+        self.raw(&[head.as_bytes(), body].concat()).await
     }
 
     /// Status and headers; `None`: closed.
@@ -138,6 +138,11 @@ impl Client {
 
     /// The next event of a stream; comments are passed over. `None`: the stream has ended.
     pub async fn event(&mut self) -> Option<Event> {
+        // Comments alone may come for ever.
+        soon("an event", self.next_event()).await
+    }
+
+    async fn next_event(&mut self) -> Option<Event> {
         loop {
             let block = self.block().await?;
             let field = |name: &str| {

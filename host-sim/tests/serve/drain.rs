@@ -8,6 +8,7 @@ use serde_json::json;
 use super::client::{Client, ask, soon, stream, submit};
 use super::served::{Served, options};
 
+/// Shows A22.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drained_server_finishes_what_runs_and_takes_nothing_new() {
     let mut served = Served::start(options()).await;

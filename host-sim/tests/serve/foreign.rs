@@ -26,6 +26,7 @@ async fn stream(served: &Served, feed: &str) -> Client {
     client
 }
 
+/// Shows A22.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_ends_with_a_word_whatever_ends_it() {
     let served = served(options()).await;

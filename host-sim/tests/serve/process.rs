@@ -137,7 +137,7 @@ async fn what_can_not_be_served_is_said_and_not_tried() {
     assert!(text.contains(&taken) && text.contains("--addr"), "{text}");
 }
 
-/// Shows that a viewer of a host that is killed sees every number at most once, and the end.
+/// A viewer of a host that is killed sees every number at most once, and the end. Shows A21.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_viewer_outlives_the_host() {
     let folder = tempfile::tempdir().expect("a folder");

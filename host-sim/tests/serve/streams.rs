@@ -26,6 +26,7 @@ fn texts(events: &[Event]) -> usize {
     events.iter().filter(|event| event.kind == "text").count()
 }
 
+/// Shows A21.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_seen_live_is_what_is_seen_later() {
     let served = Served::start(options()).await;
@@ -71,6 +72,7 @@ async fn what_is_seen_live_is_what_is_seen_later() {
     assert!(second[0].id > later.last().expect("events").id, "{second:?}");
 }
 
+/// Shows B30.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_happens_while_nobody_watches_is_seen_by_who_comes_then() {
     let served = Served::start(options()).await;
