@@ -36,6 +36,7 @@ struct Load {
 impl Load {
     fn of_this_run() -> Self {
         match std::env::var_os("WRIT_LONG_TESTS") {
+            Some(v) if v.len() > 1 => Self { turns: v.to_str().unwrap().parse().unwrap(), streams: 100, kills: 2 },
             Some(_) => Self { turns: 2000, streams: 500, kills: 2 },
             None => Self { turns: 60, streams: 20, kills: 2 },
         }
@@ -68,7 +69,8 @@ async fn turn(addr: SocketAddr, n: usize, counts: Arc<Counts>) -> Value {
             None => None,
         };
         let Some(answer) = answer.filter(|answer| answer.status < 300) else {
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            // As `retry-after` says, and not all at once.
+            tokio::time::sleep(Duration::from_millis(1000 + n as u64 % 500)).await;
             continue;
         };
         let now = answer.json();
@@ -105,7 +107,7 @@ async fn view(addr: SocketAddr, n: usize, counts: Arc<Counts>) {
                 }
             }
         }
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_millis(1000 + n as u64 % 500)).await;
     }
 }
 

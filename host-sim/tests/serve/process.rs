@@ -118,7 +118,7 @@ async fn what_can_not_be_served_is_said_and_not_tried() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut plain = Command::new(env!("CARGO_BIN_EXE_writ"));
     plain.args(["serve", "--store", "memory", "--addr", "0.0.0.0:0"]).env("WRIT_CLIENT_TOKEN", "");
-    let output = plain.kill_on_drop(true).output().await.expect("it runs");
+    let output = soon("its end", plain.kill_on_drop(true).output()).await.expect("it runs");
     let text = String::from_utf8(output.stderr).expect("text");
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(3), &b""[..]), "{text}");
     assert!(text.contains("open-address") && text.contains("WRIT_CLIENT_TOKEN"), "{text}");
@@ -127,11 +127,11 @@ async fn what_can_not_be_served_is_said_and_not_tried() {
     let taken = process.addr.to_string();
     let mut second = Command::new(env!("CARGO_BIN_EXE_writ"));
     second.args(["serve", "--store", "memory", "--addr", &taken]).env("WRIT_CLIENT_TOKEN", "two words of a secret");
-    let output = second.output().await.expect("it runs");
+    let output = soon("its end", second.kill_on_drop(true).output()).await.expect("it runs");
     let text = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("client_token") && !text.contains("secret"), "{text}");
-    let output = second.env("WRIT_CLIENT_TOKEN", TOKEN).output().await.expect("it runs");
+    let output = soon("its end", second.env("WRIT_CLIENT_TOKEN", TOKEN).output()).await.expect("it runs");
     let text = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains(&taken) && text.contains("--addr"), "{text}");
