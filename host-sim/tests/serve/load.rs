@@ -36,7 +36,6 @@ struct Load {
 impl Load {
     fn of_this_run() -> Self {
         match std::env::var_os("WRIT_LONG_TESTS") {
-            Some(v) if v.len() > 1 => Self { turns: v.to_str().unwrap().parse().unwrap(), streams: 100, kills: 2 },
             Some(_) => Self { turns: 2000, streams: 500, kills: 2 },
             None => Self { turns: 60, streams: 20, kills: 2 },
         }
