@@ -169,7 +169,7 @@ async fn a_killed_answer_leaves_one_gap() {
     let next = whole.frames[6].0;
     // The message, and the notice that its attempt was interrupted.
     assert_eq!(whole.frames[5], gap(6, next - 1, 2));
-    assert_eq!(whole.of("attempt")[1], &json!({"type": "attempt", "submission": id, "attempt": 2}));
+    assert_eq!(whole.of("attempt")[1], &json!({"type": "attempt", "submission": id, "attempt": 2, "agent": "helper"}));
     assert_eq!(whole.grown(2, 2), TEXT);
     let numbers = whole.numbers();
     assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");

@@ -25,5 +25,6 @@ mod scheduler;
 pub mod script;
 pub mod store;
 pub mod telemetry;
+mod tls;
 pub mod tools;
 pub mod webhook;

@@ -18,6 +18,7 @@ use serde_json::Value;
 use sha2::Sha256;
 
 use crate::clock::Clock;
+use crate::tls;
 use crate::tools::{Call, Declaration, Reply, Tools, WEBHOOK};
 
 /// How long a target may take to answer.
@@ -63,8 +64,7 @@ impl WithWebhooks {
         clock: Arc<dyn Clock>,
         heard: Heard,
     ) -> Result<Self, reqwest::Error> {
-        // Chosen here, not for the process: another one may be installed already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        tls::provide();
         // A redirect could lead anywhere, and only configured targets are told anything.
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())

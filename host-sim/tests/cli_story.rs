@@ -206,6 +206,9 @@ fn cancel_settles_what_a_killed_command_left() {
     let cancelled = desk.json(0, &["cancel", &id]);
     assert_eq!(cancelled["outcome"]["status"], "aborted", "{cancelled}");
     assert_eq!(desk.json(0, &["cancel", &id]), cancelled, "an outcome never changes");
+    // What has ended can be paused as little.
+    assert_eq!(desk.json(0, &["pause", &id])["outcome"], cancelled["outcome"]);
+    assert_eq!(desk.json(0, &["resume", &id])["outcome"], cancelled["outcome"]);
 }
 
 #[test]

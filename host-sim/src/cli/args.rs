@@ -21,6 +21,8 @@ use super::export::ExportArgs;
 use super::fork::ForkArgs;
 use super::import::ImportArgs;
 use super::inspect::InspectArgs;
+use super::pause::PauseArgs;
+use super::pause::ResumeArgs;
 use super::replay::ReplayArgs;
 use super::run::RunArgs;
 use super::serve::ServeArgs;
@@ -109,6 +111,8 @@ pub enum Command {
     Fork(ForkArgs),
     Delete(DeleteArgs),
     Cancel(CancelArgs),
+    Pause(PauseArgs),
+    Resume(ResumeArgs),
     Agents(AgentsArgs),
     /// The child process of `writ demo`.
     #[command(name = "__demo-host", hide = true)]

@@ -34,6 +34,7 @@ mod names;
 mod offline;
 mod open;
 mod out;
+mod pause;
 mod progress;
 mod read_only;
 mod record;
@@ -114,6 +115,8 @@ async fn dispatch(cli: Cli, out: Out) -> Result<u8, Failure> {
         Command::Fork(args) => fork::run(args, global, out).await,
         Command::Import(args) => import::run(args, global, out).await,
         Command::Inspect(args) => inspect::run(args, global, out).await,
+        Command::Pause(args) => pause::pause(args, global, out).await,
+        Command::Resume(args) => pause::resume(args, global, out).await,
         Command::Replay(args) => replay::run(args, global, out).await,
         Command::Run(args) => run::run(args, global, out).await,
         Command::Serve(args) => serve::run(args, given, out).await,

@@ -54,6 +54,7 @@ pub(super) struct Exporter(Sender);
 
 impl Exporter {
     pub(super) fn start(endpoint: &str, metrics: Arc<Metrics>, log: Dispatch) -> Result<Self, TelemetryError> {
+        crate::tls::provide();
         let bad = |error: &dyn std::fmt::Display| TelemetryError::Otlp(error.to_string());
         let mut exporter = SpanExporter::builder()
             .with_http()

@@ -10,6 +10,8 @@ mod hostile;
 mod kit;
 mod load;
 mod process;
+mod readme;
 mod requests;
 mod served;
 mod streams;
+mod webhooks;
