@@ -202,6 +202,7 @@ async fn what_needs_somebody_is_told_once() {
         second.settled().await;
         world.clock.advance(60_000);
     }
+    second.settled().await;
     let told = far.told();
     assert_eq!(told.len(), 1, "{told:#?}");
     let data = &told[0]["body"]["data"];

@@ -9,6 +9,7 @@ mod ids;
 pub mod logs;
 mod metrics;
 mod spans;
+mod stderr;
 mod work;
 
 use std::fmt;
@@ -22,6 +23,7 @@ pub use self::metrics::{Metrics, Open};
 use self::export::Exporter;
 use self::logs::About;
 use self::spans::Spans;
+use self::stderr::Stderr;
 use self::work::{Event, Work};
 use crate::config;
 use crate::data::Level;
@@ -34,6 +36,9 @@ pub enum TelemetryError {
     /// The log's filter.
     #[error("`telemetry.log` is no filter: {0}")]
     Filter(String),
+    /// The log's own thread.
+    #[error("the system gives no thread for the log: {0}")]
+    Log(std::io::Error),
     /// The exporter of traces.
     #[error("traces can't be sent to `telemetry.otlp_endpoint`: {0}")]
     Otlp(String),
@@ -44,6 +49,8 @@ pub struct Telemetry {
     metrics: Arc<Metrics>,
     /// Where lines go.
     log: Dispatch,
+    /// What is to be written before the process ends.
+    stderr: Option<Stderr>,
     spans: Option<Spans>,
     exporter: Option<Exporter>,
     work: Mutex<Work>,
@@ -59,21 +66,26 @@ impl Telemetry {
     /// All that the configuration asks for. It must be called on a tokio runtime. Lines go to stderr, those of every
     /// `tracing` macro with the target `writ` too: a process has one of these.
     pub fn start(config: &config::Telemetry) -> Result<Arc<Self>, TelemetryError> {
-        let log = logs::dispatch(config, std::io::stderr)?;
+        let stderr = Stderr::new().map_err(TelemetryError::Log)?;
+        let log = logs::dispatch(config, stderr.clone())?;
         // A second one in the process still logs what it observes.
         let _ = tracing::dispatcher::set_global_default(log.clone());
-        Self::with_log(config, log)
+        Self::of(config, log, Some(stderr))
     }
 
     /// The same, with lines that go elsewhere, and those of `tracing` macros left alone.
     pub fn with_log(config: &config::Telemetry, log: Dispatch) -> Result<Arc<Self>, TelemetryError> {
+        Self::of(config, log, None)
+    }
+
+    fn of(config: &config::Telemetry, log: Dispatch, stderr: Option<Stderr>) -> Result<Arc<Self>, TelemetryError> {
         let metrics = Arc::new(Metrics::default());
         let exporter = match &config.otlp_endpoint {
             Some(endpoint) => Some(Exporter::start(endpoint, metrics.clone(), log.clone())?),
             None => None,
         };
         let spans = exporter.as_ref().map(|exporter| Spans::new(exporter.sender()));
-        Ok(Arc::new(Self { metrics, log, spans, exporter, work: Mutex::default() }))
+        Ok(Arc::new(Self { metrics, log, stderr, spans, exporter, work: Mutex::default() }))
     }
 
     /// What a host tells things to.
@@ -86,13 +98,16 @@ impl Telemetry {
         &self.metrics
     }
 
-    /// Ends the spans of attempts that wait, sends what has ended, and waits for it, some seconds at most. To be called
+    /// Ends the spans of attempts that wait, sends what has ended, writes the last lines, and waits for it, some seconds at most. To be called
     /// when the host is gone.
     pub async fn flush(&self) {
         let waiting = self.work().waiting();
         waiting.iter().for_each(|attempt| self.interrupted(Some(attempt)));
         if let Some(exporter) = &self.exporter {
             exporter.flush().await;
+        }
+        if let Some(stderr) = &self.stderr {
+            stderr.flush().await;
         }
     }
 
