@@ -50,7 +50,7 @@ enum Fact {
 impl Journal {
     /// The journal of a session that was just read.
     pub fn open(head: &Head) -> Self {
-        Self { next: head.jupto + 1, ..Self::default() }
+        Self { next: head.jupto.saturating_add(1), ..Self::default() }
     }
 }
 
@@ -99,7 +99,7 @@ impl Session<'_> {
         self.head.jupto = match works {
             // Nothing is under way: what was not used is given back.
             false => used,
-            true if self.head.jupto < used + BLOCK_LEAST => used + BLOCK,
+            true if self.head.jupto < used.saturating_add(BLOCK_LEAST) => used.saturating_add(BLOCK),
             true => self.head.jupto,
         };
         shown
@@ -122,7 +122,7 @@ impl Session<'_> {
 
     /// How long to hold a piece of an answer back, in milliseconds; `None`: for the whole rest of the answer.
     pub fn hold_ms(&self) -> Option<u64> {
-        hold_ms((self.head.jupto + 1).saturating_sub(self.journal.next))
+        hold_ms(self.head.jupto.saturating_add(1).saturating_sub(self.journal.next))
     }
 
     /// Waits for what was queued. What is lost, is lost for those who come back later; the turn goes on (I12).
@@ -138,7 +138,7 @@ impl Session<'_> {
 
     fn number(&mut self) -> u64 {
         let n = self.journal.next;
-        self.journal.next += 1;
+        self.journal.next = n.saturating_add(1);
         n
     }
 
@@ -171,7 +171,8 @@ fn hold_ms(left: u64) -> Option<u64> {
 
 /// The numbers whose slots may be there: above the first of the pair, up to the second.
 pub fn span(head: &Head) -> (u64, u64) {
-    (head.jfrom.max(head.jupto.saturating_sub(RING)), head.jupto)
+    let low = head.jfrom.max(head.jupto.saturating_sub(RING));
+    (low.min(head.jupto), head.jupto)
 }
 
 #[cfg(test)]

@@ -281,9 +281,9 @@ impl Thread<'_> {
 
     /// Slots of the journal above a number up to another: each holds a number of its own (I12).
     fn ring(&self, low: u64, high: u64, page: &mut Page) -> Result<(), Error> {
-        let names: Vec<String> = (low + 1..=high).map(|n| self.place.ring(n)).collect();
+        let names: Vec<String> = (low.saturating_add(1)..=high).map(|n| self.place.ring(n)).collect();
         let values = read_many(self.ports.store, &names)?;
-        for (n, (name, value)) in (low + 1..=high).zip(names.iter().zip(values)) {
+        for (n, (name, value)) in (low.saturating_add(1)..=high).zip(names.iter().zip(values)) {
             let Some(event) = page.value::<Event>(name, &value) else { continue };
             let fits = event.n % keys::RING == n % keys::RING && event.n <= self.head.jupto;
             if !fits || event.n <= self.head.jfrom || event.born != self.head.born {
