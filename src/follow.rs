@@ -82,8 +82,6 @@ pub struct Page {
     pub end: bool,
     /// The first number that may still be there.
     pub first: u64,
-    /// The last number that may have been used.
-    pub last: u64,
 }
 
 /// A page of a feed after a number. What is missing is an event of its own, `gap`, with the place in the transcript from
@@ -99,7 +97,7 @@ pub fn follow(ports: &Ports, feed: &Feed, after: u64) -> Result<Page, Refusal> {
     for _ in 0..=RING / CHUNK {
         let chunk = Chunk::read(ports, feed, at)?;
         let (low, high) = chunk.span;
-        (page.first, page.last) = (low + 1, high);
+        page.first = low + 1;
         if at < low {
             lost = lost.or(Some(at + 1));
             at = low;

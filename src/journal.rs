@@ -105,14 +105,18 @@ impl Session<'_> {
         shown
     }
 
+    /// What guards the pieces of this epoch: who begins one writes it, and only while it stands are pieces taken.
+    pub fn journal_guard(&self) -> JournalGuard {
+        JournalGuard { born: self.head.born, epoch: self.head.epoch }
+    }
+
     /// Queues a piece of an answer and shows it. False: no number is left until the next commit.
     pub fn tell_later(&mut self, event: Value) -> bool {
         if self.journal.next > self.head.jupto {
             return false;
         }
         let n = self.number();
-        let guard = JournalGuard { born: self.head.born, epoch: self.head.epoch };
-        let guard = Guard { key: self.place.journal(), expect: Some(encode(&guard)) };
+        let guard = Guard { key: self.place.journal(), expect: Some(encode(&self.journal_guard())) };
         let write = put(self.place.ring(n), &self.event(n, event.clone()));
         self.ports.store.append_later(&guard, &[write]);
         self.journal.queued = true;

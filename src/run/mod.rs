@@ -384,6 +384,5 @@ pub(crate) fn records(ports: &Ports, ids: Vec<String>) -> Result<BTreeMap<String
 
 /// The journal's guard of the epoch that begins.
 pub(crate) fn journal_guard(session: &Session) -> Write {
-    let guard = JournalGuard { born: session.head.born, epoch: session.head.epoch };
-    put(session.place.journal(), &guard)
+    put(session.place.journal(), &session.journal_guard())
 }
