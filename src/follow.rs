@@ -16,8 +16,11 @@ use serde_json::{Value, json};
 /// Slots of one read.
 const CHUNK: u64 = 100;
 
-/// Frames of one page at most, as `wit/runtime.wit` says.
-const FRAMES_MAX: usize = 256;
+/// Events of one page at most.
+const EVENTS_MAX: usize = 256;
+
+/// Events of one page for a face that makes several frames of one: `wit/runtime.wit` bounds those.
+const EVENTS_TOLD_MAX: usize = 64;
 
 /// Bytes of events of one page, about: a page ends early rather than grow beyond it.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -29,6 +32,21 @@ pub struct Feed {
     pub place: Place,
     /// Of it.
     pub what: What,
+    /// For whom.
+    pub face: Face,
+}
+
+/// Whose frames a feed has: the face's name, and what it has to know of the request (at most about 3 KiB).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Face {
+    /// The thread API.
+    Thread,
+    /// MCP.
+    Mcp(String),
+    /// A2A.
+    A2a(String),
+    /// ACP.
+    Acp(String),
 }
 
 /// What of a thread to follow.
@@ -46,15 +64,30 @@ impl Feed {
     /// Its name towards the host.
     pub fn name(&self) -> String {
         let instance = self.place.head();
-        match &self.what {
+        let name = match &self.what {
             What::Thread => instance,
             What::Submission(id) => format!("{instance}?{id}"),
             What::Outcome(id) => format!("{instance}!{id}"),
+        };
+        match &self.face {
+            Face::Thread => name,
+            Face::Mcp(request) => format!("{name}#mcp:{request}"),
+            Face::A2a(request) => format!("{name}#a2a:{request}"),
+            Face::Acp(request) => format!("{name}#acp:{request}"),
         }
     }
 
     /// The feed of a name.
     pub fn parse(name: &str) -> Option<Self> {
+        let (name, face) = match name.split_once('#') {
+            None => (name, Face::Thread),
+            Some((name, face)) => match face.split_once(':')? {
+                ("mcp", request) => (name, Face::Mcp(request.to_owned())),
+                ("a2a", request) => (name, Face::A2a(request.to_owned())),
+                ("acp", request) => (name, Face::Acp(request.to_owned())),
+                _ => return None,
+            },
+        };
         let (instance, what) = match name.find(['?', '!']) {
             None => (name, What::Thread),
             Some(at) => {
@@ -62,7 +95,7 @@ impl Feed {
                 (&name[..at], if name[at..].starts_with('?') { What::Submission(id) } else { What::Outcome(id) })
             }
         };
-        Some(Self { place: Place::parse(instance)?, what })
+        Some(Self { place: Place::parse(instance)?, what, face })
     }
 
     fn shows(&self, event: &Value) -> bool {
@@ -78,6 +111,8 @@ impl Feed {
 pub struct Page {
     /// Numbers and events.
     pub frames: Vec<(u64, Value)>,
+    /// The number to go on after: events up to it were looked at.
+    pub next: u64,
     /// Nothing will follow.
     pub end: bool,
     /// The first number that may still be there.
@@ -90,9 +125,10 @@ pub fn follow(ports: &Ports, feed: &Feed, after: u64) -> Result<Page, Refusal> {
     if let What::Outcome(id) = &feed.what {
         let [record] = read(ports.store, [keys::sub(id)])?;
         let record: Option<Submission> = decode_opt(&keys::sub(id), &record)?;
-        return Ok(Page { end: record.is_none_or(|r| r.is_settled()), ..Page::default() });
+        return Ok(Page { end: record.is_none_or(|r| r.is_settled()), next: after, ..Page::default() });
     }
-    let mut page = Page::default();
+    let events_max = if feed.face == Face::Thread { EVENTS_MAX } else { EVENTS_TOLD_MAX };
+    let mut page = Page { next: after, ..Page::default() };
     let (mut at, mut size, mut lost) = (after, 0, None);
     for _ in 0..=RING / CHUNK {
         let chunk = Chunk::read(ports, feed, at)?;
@@ -108,6 +144,7 @@ pub fn follow(ports: &Ports, feed: &Feed, after: u64) -> Result<Page, Refusal> {
                 lost = lost.or(Some(at));
                 continue;
             };
+            page.next = at;
             if let Some(from) = lost.take() {
                 let gap = json!({"type": "gap", "from": from, "to": at - 1, "messages": event.at});
                 page.frames.push((at - 1, gap));
@@ -118,14 +155,15 @@ pub fn follow(ports: &Ports, feed: &Feed, after: u64) -> Result<Page, Refusal> {
                 page.end = feed.what != What::Thread && shown["type"] == "settled";
                 page.frames.push((at, shown));
             }
-            if page.end || size > PAGE_BYTES || page.frames.len() + 2 > FRAMES_MAX {
+            if page.end || size > PAGE_BYTES || page.frames.len() + 2 > events_max {
                 return Ok(page);
             }
         }
         if at >= high {
             // The outcome is a fact of the record: it is told even when the journal has forgotten it.
             if let Some(settled) = chunk.settled {
-                page.frames.push((chunk.used.max(after), settled));
+                page.next = page.next.max(chunk.used);
+                page.frames.push((page.next, settled));
                 page.end = true;
             }
             break;

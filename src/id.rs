@@ -115,7 +115,7 @@ pub fn is_name(name: &str) -> bool {
 }
 
 /// The first 26 characters of the base32 form of at least 17 bytes.
-fn base32(bytes: &[u8]) -> String {
+pub fn base32(bytes: &[u8]) -> String {
     let bit = |i: usize| bytes[i / 8] >> (7 - i % 8) & 1;
     (0..TAG_CHARS)
         .map(|c| (0..5).fold(0u8, |value, b| value << 1 | bit(c * 5 + b)))

@@ -16,6 +16,7 @@ extern crate self as writ;
 
 pub mod admission;
 pub mod agent;
+pub mod approval;
 pub mod audit;
 mod auth;
 pub mod canon;

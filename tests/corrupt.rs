@@ -159,7 +159,7 @@ fn an_event_in_a_wrong_slot_is_found_and_not_shown() {
             }
             assert_eq!(found, [("I12", slot.clone())], "{field} {value}");
             let place = writ::id::Place::parse(&sim.instance()).expect("a thread");
-            let feed = writ::follow::Feed { place, what: writ::follow::What::Thread };
+            let feed = writ::follow::Feed { place, what: writ::follow::What::Thread, face: writ::follow::Face::Thread };
             let shown = sim.free(|ports| writ::follow::follow(&ports, &feed, 0)).expect("a page");
             assert!(shown.frames.iter().all(|(at, event)| *at != n || event["type"] == "gap"), "{field}: {shown:?}");
         }

@@ -91,6 +91,8 @@ pub struct Response {
     pub work: Vec<Work>,
     /// What to wait for before the caller is answered; this answer is for when the time passes first.
     pub wait: Option<Wait>,
+    /// What to `POST` if the caller leaves before the whole answer has reached it.
+    pub left: Option<String>,
 }
 
 impl Response {
@@ -189,8 +191,10 @@ pub struct PendingPage {
 /// One frame of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Rises within a feed.
+    /// Never falls within a feed.
     pub number: u64,
+    /// The event's name, where a transport can tell one; a frame without one is told bare, without its number.
+    pub name: Option<String>,
     /// JSON text.
     pub event: String,
 }
@@ -198,8 +202,10 @@ pub struct Frame {
 /// Frames of a feed after a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeedPage {
-    /// The frames; at most 256.
+    /// The frames; at most 1,024.
     pub frames: Vec<Frame>,
+    /// The number to go on after; if it is above the one that was asked with, there may be more at once.
+    pub next: u64,
     /// No frame will follow these.
     pub end: bool,
 }

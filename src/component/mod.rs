@@ -29,11 +29,10 @@ use crate::error::{Error, Refusal};
 use crate::follow::Feed;
 use crate::prelude::*;
 use crate::run::{Report, RunOutcome};
-use crate::{audit, faces, follow, queue, run};
+use crate::{audit, faces, queue, run};
 use bindings::exports::writ::runtime::runtime as wit;
 use bindings::writ::runtime::control::Signal;
 use ports::with_ports;
-use serde_json::Value;
 
 /// A component: its agents. [`crate::export!`] implements it.
 pub trait Exported {
@@ -63,6 +62,7 @@ impl<T: Exported> wit::Guest for T {
             },
             work: response.work.into_iter().map(work).collect(),
             wait: response.wait.map(|w| wit::Wait { tail: tail(w.tail), ms: w.ms, then: w.then }),
+            left: response.left,
         }
     }
 
@@ -91,11 +91,12 @@ impl<T: Exported> wit::Guest for T {
 
     fn follow(feed: wit::Feed, after: u64) -> Result<wit::FeedPage, wit::Error> {
         let feed = Feed::parse(&feed).ok_or(wit::Error::NotFound)?;
-        let page = with_ports(|ports| Ok(follow::follow(&ports, &feed, after))).map_err(error)?;
+        let page = with_ports(|ports| Ok(faces::frames(&ports, &feed, after))).map_err(error)?;
         match page {
             Ok(page) => {
-                let frame = |(number, event): (u64, Value)| wit::Frame { number, event: event.to_string() };
-                Ok(wit::FeedPage { frames: page.frames.into_iter().map(frame).collect(), end: page.end })
+                let frame = |f: faces::Frame| wit::Frame { number: f.number, name: f.name, event: f.event.to_string() };
+                let frames = page.frames.into_iter().map(frame).collect();
+                Ok(wit::FeedPage { frames, next: page.next, end: page.end })
             }
             Err(Refusal::Problem(_)) => Err(wit::Error::NotFound),
             Err(Refusal::Error(e)) => Err(error(e)),

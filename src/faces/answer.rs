@@ -76,6 +76,8 @@ pub struct Response {
     pub work: Vec<Work>,
     /// What to wait for before the caller is answered.
     pub wait: Option<Wait>,
+    /// What to `POST` if the caller leaves before the whole answer has reached it.
+    pub left: Option<String>,
 }
 
 impl Response {
@@ -87,7 +89,7 @@ impl Response {
     /// An answer of a media type.
     pub fn bytes(status: u16, media: &str, body: Vec<u8>) -> Self {
         let headers = vec![("content-type".to_owned(), media.to_owned())];
-        Self { status, headers, body: Body::Bytes(body), work: Vec::new(), wait: None }
+        Self { status, headers, body: Body::Bytes(body), work: Vec::new(), wait: None, left: None }
     }
 
     /// A stream.
@@ -96,7 +98,7 @@ impl Response {
             ("content-type".to_owned(), "text/event-stream".to_owned()),
             ("cache-control".to_owned(), "no-store".to_owned()),
         ];
-        Self { status: 200, headers, body: Body::Stream(tail), work: Vec::new(), wait: None }
+        Self { status: 200, headers, body: Body::Stream(tail), work: Vec::new(), wait: None, left: None }
     }
 
     /// A refusal.

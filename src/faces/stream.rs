@@ -4,7 +4,7 @@ use super::answer::{Response, Tail};
 use super::call::Call;
 use crate::auth;
 use crate::error::{Problem, Refusal};
-use crate::follow::{Feed, What, follow};
+use crate::follow::{Face, Feed, What, follow};
 use crate::id::{Place, partition_of_id};
 use crate::prelude::*;
 use crate::record::Head;
@@ -17,7 +17,7 @@ pub(super) fn events(call: &Call) -> Answer {
     let (place, head, _) = view::find_thread(&call.ports, &call.address()?)?;
     let (after, limit) = call.page()?;
     check_cursor(after, &head)?;
-    let page = follow(&call.ports, &Feed { place, what: What::Thread }, after)?;
+    let page = follow(&call.ports, &Feed { place, what: What::Thread, face: Face::Thread }, after)?;
     let all = page.frames.len();
     let frames: Vec<(u64, Value)> = page.frames.into_iter().take(limit as usize).collect();
     let next = match frames.last() {
@@ -48,7 +48,7 @@ pub(super) fn stream(call: &Call) -> Answer {
         _ => 0,
     });
     check_cursor(after, &head)?;
-    Ok(Response::stream(Tail { feed: Feed { place, what }, after }))
+    Ok(Response::stream(Tail { feed: Feed { place, what, face: Face::Thread }, after }))
 }
 
 pub(super) fn token(call: &Call) -> Answer {

@@ -6,7 +6,7 @@ use crate::admission::{self, Accepted, Cancelled};
 use crate::agent::AgentInfo;
 use crate::delivery::Delivery;
 use crate::error::{Problem, Refusal};
-use crate::follow::{Feed, What};
+use crate::follow::{Face, Feed, What};
 use crate::keys;
 use crate::pause as pauses;
 use crate::prelude::*;
@@ -209,7 +209,7 @@ fn receipt(call: &Call, accepted: Accepted, signal: Option<Signal>, wait_ms: Opt
     response.work.push(Work { instance: place.head(), submission: Some(id.clone()), signal });
     if let Some(ms) = wait_ms.filter(|ms| *ms > 0) {
         response.header("preference-applied", format!("wait={}", ms / 1000));
-        let tail = Tail { feed: Feed { place, what: What::Outcome(id) }, after: 0 };
+        let tail = Tail { feed: Feed { place, what: What::Outcome(id), face: Face::Thread }, after: 0 };
         response.wait = Some(Wait { tail, ms, then: path });
     }
     Ok(response)

@@ -25,13 +25,14 @@ impl Viewer {
     pub async fn look(&mut self, host: &Host) -> Result<(), HostError> {
         loop {
             let page = host.follow(&self.tail.feed, self.tail.after).await?;
+            let more = page.next > self.tail.after;
             for frame in &page.frames {
                 assert!(frame.number >= self.tail.after, "frame {} came after {}", frame.number, self.tail.after);
-                self.tail.after = frame.number;
                 self.frames.push((frame.number, serde_json::from_str(&frame.event).expect("JSON")));
             }
             self.ended |= page.end;
-            if page.frames.is_empty() || page.end {
+            self.tail.after = self.tail.after.max(page.next);
+            if !more || page.end {
                 return Ok(());
             }
         }

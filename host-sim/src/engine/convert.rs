@@ -8,10 +8,14 @@ use crate::data::{
 
 /// Most instances of one response.
 const WORK_MAX: usize = 64;
-/// Most instances of a page of `pending`, and frames of a page of `follow`.
+/// Most instances of a page of `pending`.
 const PAGE_MAX: usize = 256;
-/// Longest name of an instance, cursor or feed, in bytes.
+/// Most frames of a page of `follow`.
+const FRAMES_MAX: usize = 1024;
+/// Longest name of an instance or cursor, in bytes.
 const NAME_BYTES_MAX: usize = 256;
+/// Longest feed, in bytes.
+const FEED_BYTES_MAX: usize = 4096;
 /// Most headers.
 const HEADERS_MAX: usize = 128;
 /// Longest path, in bytes.
@@ -26,7 +30,8 @@ pub(super) fn request(request: Request) -> wit::Request {
 }
 
 pub(super) fn response(response: wit::Response) -> Result<Response, Broken> {
-    let wit::Response { status, headers, body, work, wait } = response;
+    let wit::Response { status, headers, body, work, wait, left } = response;
+    at_most("bytes of a path", left.as_ref().map_or(0, String::len), PATH_BYTES_MAX)?;
     at_most("headers", headers.len(), HEADERS_MAX)?;
     at_most("pieces of work", work.len(), WORK_MAX)?;
     if !(100..=599).contains(&status) {
@@ -43,7 +48,7 @@ pub(super) fn response(response: wit::Response) -> Result<Response, Broken> {
             Some(Wait { tail: tail(awaited)?, ms, then })
         }
     };
-    Ok(Response { status, headers, body, work: works(work)?, wait })
+    Ok(Response { status, headers, body, work: works(work)?, wait, left })
 }
 
 pub(super) fn report(report: wit::RunReport) -> Result<RunReport, Broken> {
@@ -53,7 +58,8 @@ pub(super) fn report(report: wit::RunReport) -> Result<RunReport, Broken> {
 
 fn tail(tail: wit::Tail) -> Result<Tail, Broken> {
     let wit::Tail { feed, after, thread } = tail;
-    Ok(Tail { feed: name("a feed", feed)?, after, thread: name("a thread", thread)? })
+    at_most("bytes of a feed", feed.len(), FEED_BYTES_MAX)?;
+    Ok(Tail { feed, after, thread: name("a thread", thread)? })
 }
 
 fn outcome(outcome: wit::RunOutcome) -> RunOutcome {
@@ -71,9 +77,10 @@ pub(super) fn pending(page: wit::PendingPage) -> Result<PendingPage, Broken> {
 }
 
 pub(super) fn feed(page: wit::FeedPage) -> Result<FeedPage, Broken> {
-    at_most("frames", page.frames.len(), PAGE_MAX)?;
-    let frames = page.frames.into_iter().map(|frame| Frame { number: frame.number, event: frame.event });
-    Ok(FeedPage { frames: frames.collect(), end: page.end })
+    let wit::FeedPage { frames, next, end } = page;
+    at_most("frames", frames.len(), FRAMES_MAX)?;
+    let frames = frames.into_iter().map(|wit::Frame { number, name, event }| Frame { number, name, event });
+    Ok(FeedPage { frames: frames.collect(), next, end })
 }
 
 pub(super) fn audit(page: wit::AuditPage) -> Result<AuditPage, Broken> {

@@ -134,8 +134,8 @@ impl Shared {
             let ending = *phase.borrow_and_update() == Phase::Ending;
             match self.host.follow(&tail.feed, after).await {
                 Ok(page) if page.end => return true,
-                Ok(page) if !page.frames.is_empty() => {
-                    after = page.frames.iter().fold(after, |last, frame| last.max(frame.number));
+                Ok(page) if page.next > after => {
+                    after = page.next;
                     continue;
                 }
                 // It has gone, and the next answer says so.

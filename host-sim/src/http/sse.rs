@@ -1,13 +1,11 @@
 //! Server-Sent Events: how a frame is written, and the body that carries them.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::Frame as BodyFrame;
-use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use crate::data::Frame;
@@ -15,15 +13,12 @@ use crate::data::Frame;
 /// A comment: keeps the connection alive, and means nothing.
 pub(super) const HEARTBEAT: Bytes = Bytes::from_static(b": still here\n\n");
 
-/// One frame of a feed, with its number as the event's id.
+/// One frame of a feed: with its name, and its number as the event's id; or bare.
 pub(super) fn event(frame: &Frame) -> Bytes {
-    #[derive(Deserialize)]
-    struct Typed<'a> {
-        #[serde(borrow, rename = "type")]
-        kind: Cow<'a, str>,
+    match &frame.name {
+        Some(name) => written(Some(frame.number), name, &frame.event),
+        None => written(None, "", &frame.event),
     }
-    let kind = serde_json::from_str::<Typed>(&frame.event).map(|typed| typed.kind).unwrap_or_default();
-    written(Some(frame.number), &kind, &frame.event)
 }
 
 /// The last word of a stream that its feed did not end. It has no id: a reader goes on from the last one that it saw.
@@ -66,24 +61,25 @@ impl http_body::Body for Pieces {
 mod tests {
     use super::*;
 
-    fn text(number: u64, event: &str) -> String {
-        String::from_utf8(super::event(&Frame { number, event: event.into() }).to_vec()).unwrap()
+    fn text(name: Option<&str>, event: &str) -> String {
+        let frame = Frame { number: 7, name: name.map(Into::into), event: event.into() };
+        String::from_utf8(super::event(&frame).to_vec()).unwrap()
     }
 
     #[test]
-    fn a_frame_is_an_event_of_its_type() {
-        let event = r#"{"a":{"type":"no"},"type":"text","text":"x\ny"}"#;
-        assert_eq!(text(7, event), format!("id: 7\nevent: text\ndata: {event}\n\n"));
+    fn a_frame_is_an_event_of_its_name() {
+        let event = r#"{"type":"text","text":"x\ny"}"#;
+        assert_eq!(text(Some("text"), event), format!("id: 7\nevent: text\ndata: {event}\n\n"));
+        assert_eq!(text(None, event), format!("data: {event}\n\n"));
         assert_eq!(end("gone"), "event: end\ndata: {\"type\":\"end\",\"reason\":\"gone\"}\n\n");
     }
 
     #[test]
     fn no_event_can_make_another() {
-        assert_eq!(text(1, r#"{"type":"a\nid: 9"}"#), "id: 1\ndata: {\"type\":\"a\\nid: 9\"}\n\n");
+        assert_eq!(text(Some("a\nid: 9"), "{}"), "id: 7\ndata: {}\n\n");
         assert_eq!(
-            text(1, "{\n\n\"type\": \"a\"\r\n}"),
-            "id: 1\nevent: a\ndata: {\ndata: \ndata: \"type\": \"a\"\ndata: \ndata: }\n\n"
+            text(Some("a"), "{\n\n\"type\": \"a\"\r\n}"),
+            "id: 7\nevent: a\ndata: {\ndata: \ndata: \"type\": \"a\"\ndata: \ndata: }\n\n"
         );
-        assert_eq!(text(1, "no json"), "id: 1\ndata: no json\n\n");
     }
 }

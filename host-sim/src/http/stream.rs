@@ -46,9 +46,9 @@ async fn tell(shared: &Shared, tail: Tail, pieces: mpsc::Sender<Bytes>) -> Resul
         let look_again = match shared.host.follow(&tail.feed, after).await {
             Ok(page) => {
                 failures = 0;
-                let more = !page.frames.is_empty();
+                let more = page.next > after;
+                after = after.max(page.next);
                 for frame in page.frames {
-                    after = after.max(frame.number);
                     send(sse::event(&frame)).await?;
                     heartbeat = Instant::now() + shared.options.heartbeat;
                 }

@@ -92,8 +92,10 @@ impl Guest for Component {
             "feed" => Ok(FeedPage {
                 frames: vec![Frame {
                     number: after + 1,
+                    name: Some("drop".into()),
                     event: "{}".into(),
                 }],
+                next: after + 1,
                 end: after > 0,
             }),
             // Never ends, and has always more.
@@ -101,21 +103,26 @@ impl Guest for Component {
                 frames: (1..=200)
                     .map(|n| Frame {
                         number: after + n,
+                        name: Some("water".into()),
                         event: format!("{{\"type\":\"water\",\"drops\":\"{}\"}}", ".".repeat(4096)),
                     })
                     .collect(),
+                next: after + 200,
                 end: false,
             }),
             "quiet" => Ok(FeedPage {
                 frames: vec![],
+                next: after,
                 end: false,
             }),
             // One frame, and then it is deleted.
             "goes" if after == 7 => Ok(FeedPage {
                 frames: vec![Frame {
                     number: 8,
+                    name: Some("last".into()),
                     event: "{\"type\":\"last\"}".into(),
                 }],
+                next: 8,
                 end: false,
             }),
             "breaks" => Err(Error::Unavailable("as told".into())),
