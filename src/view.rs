@@ -1,5 +1,6 @@
 //! What people and faces see of the store: submissions, threads, messages. Stored facts, never folded from text.
 
+use crate::approval::{self, Question};
 use crate::error::{Error, Problem, Refusal};
 use crate::id::{self, Address, Place};
 use crate::keys::{self, List};
@@ -70,10 +71,28 @@ pub fn submission(ports: &Ports, id: &str, sub: &Submission) -> Result<Value, Er
         Some(_) => Some("It is paused."),
         None => by_agent.then_some("Its agent is paused."),
     };
-    let (state, reason) = state(decode_opt(&wanted[0], &head)?.as_ref(), id, sub, paused);
+    let head: Option<Head> = decode_opt(&wanted[0], &head)?;
+    let (state, reason) = state(head.as_ref(), id, sub, paused);
     view["state"] = json!(state);
     view["reason"] = json!(reason);
+    if let Some(op) = head.as_ref().and_then(|h| h.op.as_ref()).filter(|op| op.sub == id) {
+        let questions = approval::questions_of(ports, &place, op)?;
+        if !questions.is_empty() {
+            view["questions"] = questions.iter().map(question).collect();
+        }
+    }
     Ok(view)
+}
+
+fn question(question: &Question) -> Value {
+    json!({
+        "call": question.call,
+        "tool": question.tool,
+        "arguments": question.arguments,
+        "hash": question.hash,
+        "asked": question.asked,
+        "expires": question.expires,
+    })
 }
 
 /// The state of an unsettled submission, and a sentence that says why.
@@ -95,7 +114,7 @@ pub fn state(head: Option<&Head>, id: &str, sub: &Submission, paused: Option<&st
             None => ("queued", "It is accepted and waits for a run.".into()),
         };
     };
-    let open: Vec<&str> = op.calls.iter().filter(|c| !c.done).map(|c| c.name.as_str()).collect();
+    let open: Vec<&str> = op.calls.iter().filter(|c| c.is_open()).map(|c| c.name.as_str()).collect();
     match (&op.retry, op.phase) {
         (Some(Retry { count: 0, due, why }), _) => {
             ("waiting", format!("It can't go on: {why}. It looks again at {due} (Unix ms)."))
@@ -103,6 +122,9 @@ pub fn state(head: Option<&Head>, id: &str, sub: &Submission, paused: Option<&st
         (Some(retry), _) => {
             let Retry { count, due, why } = retry;
             ("retrying", format!("The model failed ({why}); retry {count} of 3 is due at {due} (Unix ms)."))
+        }
+        (None, Phase::Parked { due }) if op.asked().next().is_some() => {
+            ("waiting", format!("{} Answer before {due} (Unix ms).", approval::reason(op)))
         }
         (None, Phase::Calling) => ("running", format!("Attempt {} runs {}.", sub.attempt, open.join(", "))),
         (None, _) => ("running", format!("Attempt {} is at work.", sub.attempt)),

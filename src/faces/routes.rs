@@ -36,6 +36,7 @@ pub const ROUTES: &[Route] = &[
     client("GET", "/v1/submissions/{id}", thread::submission),
     client("GET", "/v1/submissions/{id}/explain", thread::explain),
     client("POST", "/v1/submissions/{id}/cancel", thread::cancel),
+    client("POST", "/v1/submissions/{id}/answer", thread::answer),
     client("POST", "/v1/submissions/{id}/pause", thread::pause),
     client("POST", "/v1/submissions/{id}/resume", thread::resume),
     client("POST", "/v1/agents/{agent}/pause", thread::pause_agent),

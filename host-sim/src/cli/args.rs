@@ -7,6 +7,8 @@ use clap::Parser;
 use clap::Subcommand;
 
 use super::agents::AgentsArgs;
+use super::approve::ApproveArgs;
+use super::approve::DenyArgs;
 use super::cancel::CancelArgs;
 use super::chat::ChatArgs;
 use super::check::CheckArgs;
@@ -111,6 +113,8 @@ pub enum Command {
     Fork(ForkArgs),
     Delete(DeleteArgs),
     Cancel(CancelArgs),
+    Approve(ApproveArgs),
+    Deny(DenyArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Agents(AgentsArgs),

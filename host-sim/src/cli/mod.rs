@@ -5,6 +5,7 @@
 //! everything else to stderr, and [`exit`] has the exit codes.
 
 mod agents;
+mod approve;
 mod args;
 mod blocks;
 mod cancel;
@@ -102,6 +103,7 @@ async fn dispatch(cli: Cli, out: Out) -> Result<u8, Failure> {
     };
     match cli.command {
         Command::Agents(args) => agents::run(args, global, out).await,
+        Command::Approve(args) => approve::approve(args, global, out).await,
         Command::Cancel(args) => cancel::run(args, global, out).await,
         Command::Chat(args) => chat::run(args, global, out).await,
         Command::Check(args) => check::run(args, global, out).await,
@@ -110,6 +112,7 @@ async fn dispatch(cli: Cli, out: Out) -> Result<u8, Failure> {
         Command::Delete(args) => delete::run(args, global, out).await,
         Command::Demo(args) => demo::run(args, global, out).await,
         Command::DemoHost(args) => demo_host::run(args, global).await,
+        Command::Deny(args) => approve::deny(args, global, out).await,
         Command::Explain(args) => explain::run(args, global, out).await,
         Command::Export(args) => export::run(args, global, out).await,
         Command::Fork(args) => fork::run(args, global, out).await,
