@@ -46,6 +46,7 @@ mod serve;
 mod session;
 mod settings;
 mod spans;
+mod stdio;
 mod steer;
 mod stream;
 mod table;
@@ -101,6 +102,7 @@ async fn dispatch(cli: Cli, out: Out) -> Result<u8, Failure> {
         _ => config::settle(given)?,
     };
     match cli.command {
+        Command::Acp(args) => stdio::acp(args, given, out).await,
         Command::Agents(args) => agents::run(args, global, out).await,
         Command::Cancel(args) => cancel::run(args, global, out).await,
         Command::Chat(args) => chat::run(args, global, out).await,
@@ -115,6 +117,7 @@ async fn dispatch(cli: Cli, out: Out) -> Result<u8, Failure> {
         Command::Fork(args) => fork::run(args, global, out).await,
         Command::Import(args) => import::run(args, global, out).await,
         Command::Inspect(args) => inspect::run(args, global, out).await,
+        Command::Mcp(args) => stdio::mcp(args, given, out).await,
         Command::Pause(args) => pause::pause(args, global, out).await,
         Command::Resume(args) => pause::resume(args, global, out).await,
         Command::Replay(args) => replay::run(args, global, out).await,
