@@ -2,7 +2,7 @@
 
 use super::answer::Response;
 use super::call::Call;
-use super::{stream, thread};
+use super::{acp, stream, thread};
 use crate::error::Refusal;
 
 /// Who may use a route.
@@ -57,6 +57,9 @@ pub const ROUTES: &[Route] = &[
         answer: stream::stream,
     },
 ];
+
+/// Routes of faces whose protocols describe themselves.
+pub const FACES: &[Route] = &[client("POST", "/acp", acp::answer)];
 
 type Answer = fn(&Call) -> Result<Response, Refusal>;
 

@@ -90,7 +90,7 @@ impl Answers {
 
     /// Waits as the component wishes; the answer of afterwards, or `None` when the time passes first.
     async fn wait(&self, Wait { tail, ms, then }: &Wait, asker: Request) -> Option<Response> {
-        let ended = self.follow(tail, false);
+        let ended = self.follow(tail, None);
         match tokio::time::timeout(Duration::from_millis((*ms).into()), ended).await {
             Ok(Followed::Ended | Followed::Gone) => {
                 let request = Request { method: "GET".into(), path: then.clone(), ..asker };
@@ -103,18 +103,18 @@ impl Answers {
 
     /// Tells the frames of a feed, a line each, until it ends.
     async fn stream(&self, envelope: &Envelope, tail: &Tail) -> Result<(), Ended> {
-        match self.follow(tail, true).await {
+        let mut answered = !envelope.wants_answer();
+        match self.follow(tail, Some((envelope, &mut answered))).await {
             Followed::Ended => Ok(()),
             Followed::Left => Err(Ended),
-            // The frames end with the answer, and they did not end.
-            Followed::Gone if envelope.wants_answer() => self.say(&envelope.gone()).await,
-            Followed::Failed(error) if envelope.wants_answer() => self.say(&envelope.broken(&error)).await,
-            Followed::Gone | Followed::Failed(_) => Ok(()),
+            Followed::Gone | Followed::Failed(_) if answered => Ok(()),
+            Followed::Gone => self.say(&envelope.gone()).await,
+            Followed::Failed(error) => self.say(&envelope.broken(&error)).await,
         }
     }
 
-    /// Follows a feed to its end, and tells its frames if they are to be seen.
-    async fn follow(&self, tail: &Tail, seen: bool) -> Followed {
+    /// Follows a feed to its end. Its frames are told if somebody is to see them, and whether the answer was among them.
+    async fn follow(&self, tail: &Tail, mut seen: Option<(&Envelope, &mut bool)>) -> Followed {
         let mut news = self.hub.watch(&tail.thread).await;
         let (mut after, mut failures) = (tail.after, 0);
         loop {
@@ -124,9 +124,12 @@ impl Answers {
                     failures = 0;
                     let more = page.next > after;
                     after = after.max(page.next);
-                    for frame in page.frames.iter().filter(|_| seen) {
-                        if self.say(&frame.event).await.is_err() {
-                            return Followed::Left;
+                    if let Some((envelope, answered)) = &mut seen {
+                        for frame in &page.frames {
+                            **answered |= envelope.is_answered_by(&frame.event);
+                            if self.say(&frame.event).await.is_err() {
+                                return Followed::Left;
+                            }
                         }
                     }
                     if page.end {

@@ -48,6 +48,12 @@ impl Envelope {
         self.unread || (self.id.is_some() && self.method.is_some())
     }
 
+    /// Whether a message is its answer.
+    pub(super) fn is_answered_by(&self, message: &str) -> bool {
+        let told = Self::read(message.as_bytes());
+        told.method.is_none() && told.id.is_some() && told.id == self.id
+    }
+
     /// The lines of an answer that is there.
     pub(super) fn lines(&self, response: &Response) -> Vec<String> {
         let text = response.text();
@@ -132,6 +138,9 @@ mod tests {
         assert_eq!(read(r#"{"method":"notifications/cancelled"}"#).cancels(), None);
         assert!(read("{").wants_answer() && !read(r#"{"method":"m"}"#).wants_answer());
         assert!(!read(r#"{"id":1,"result":{}}"#).wants_answer());
+        let asked = read(r#"{"id":1,"method":"m"}"#);
+        assert!(asked.is_answered_by(r#"{"id":1,"result":{}}"#));
+        assert!(!asked.is_answered_by(r#"{"id":1,"method":"ask"}"#) && !asked.is_answered_by(r#"{"id":2,"result":{}}"#));
     }
 
     #[test]
