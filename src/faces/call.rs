@@ -70,6 +70,15 @@ fn no_method(method: &str, found: &[(&Route, Vec<String>)]) -> Response {
     response
 }
 
+/// A key, if it is fit.
+pub(super) fn checked_key(key: &str) -> Result<String, Problem> {
+    if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.bytes().all(|b| b.is_ascii_graphic()) {
+        let text = format!("An idempotency key is 1 to {KEY_BYTES_MAX} visible ASCII characters.");
+        return Err(Problem::field("idempotency-key", text).with("limit", KEY_BYTES_MAX));
+    }
+    Ok(key.to_owned())
+}
+
 /// A request that has found its route.
 pub struct Call<'a> {
     pub ports: Ports<'a>,
@@ -122,12 +131,7 @@ impl Call<'_> {
 
     /// The caller's key.
     pub fn key(&self) -> Result<Option<String>, Problem> {
-        let Some(key) = self.request.header("idempotency-key") else { return Ok(None) };
-        if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.bytes().all(|b| b.is_ascii_graphic()) {
-            let text = format!("An idempotency key is 1 to {KEY_BYTES_MAX} visible ASCII characters.");
-            return Err(Problem::field("idempotency-key", text).with("limit", KEY_BYTES_MAX));
-        }
-        Ok(Some(key.to_owned()))
+        self.request.header("idempotency-key").map(checked_key).transpose()
     }
 
     /// How long the caller prefers to wait, in milliseconds: `Prefer: wait=SECONDS` (RFC 7240).

@@ -34,10 +34,10 @@ pub fn frames(ports: &Ports, feed: &Feed, after: u64) -> Result<Frames, Refusal>
     let page = || follow(ports, feed, after);
     match &feed.face {
         Face::Thread => Ok(thread(page()?)),
-        Face::Mcp(request) => mcp::frames(ports, feed, request, after, page()?),
         Face::A2a(request) => a2a::frames(ports, feed, request, after, page()?),
-        // Its numbers are not those of the journal.
+        // Their feeds count otherwise than the journal does.
         Face::Acp(request) => acp::frames(ports, feed, request, after),
+        Face::Mcp(request) => mcp::frames(ports, feed, request, after),
     }
 }
 

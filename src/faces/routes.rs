@@ -1,8 +1,9 @@
-//! The routes: one table. `openapi.json` describes them, and a test compares the two.
+//! The routes: one table for the thread API, which `openapi.json` describes and a test compares with it, and one for the
+//! other faces, whose protocols describe themselves.
 
 use super::answer::Response;
 use super::call::Call;
-use super::{acp, stream, thread};
+use super::{acp, mcp, stream, thread};
 use crate::error::Refusal;
 
 /// Who may use a route.
@@ -27,7 +28,7 @@ pub struct Route {
     pub(super) answer: fn(&Call) -> Result<Response, Refusal>,
 }
 
-/// All routes.
+/// Routes of the thread API.
 pub const ROUTES: &[Route] = &[
     open("GET", "/healthz", thread::health),
     open("GET", "/v1/openapi.json", thread::openapi),
@@ -58,8 +59,12 @@ pub const ROUTES: &[Route] = &[
     },
 ];
 
-/// Routes of faces whose protocols describe themselves.
-pub const FACES: &[Route] = &[client("POST", "/acp", acp::answer)];
+/// Routes of the other faces.
+pub const FACES: &[Route] = &[
+    client("POST", "/acp", acp::answer),
+    client("POST", "/mcp", mcp::post),
+    client("GET", "/mcp/calls/{id}", mcp::later),
+];
 
 type Answer = fn(&Call) -> Result<Response, Refusal>;
 

@@ -8,6 +8,7 @@ mod crash;
 mod described;
 mod gate;
 mod heard;
+pub mod mcp;
 mod rules;
 mod survive;
 mod viewer;
