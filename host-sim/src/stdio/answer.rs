@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::lanes::Lanes;
 use super::message::Envelope;
 use super::open::Open;
 use super::{Ended, StdioOptions};
@@ -18,12 +19,16 @@ const FAILURES_MAX: u32 = 5;
 /// Between two such looks.
 const FAILURE_WAIT: Duration = Duration::from_secs(1);
 
+/// Answers that name the same lane are told one after the other, in the order of their requests.
+const LANE: &str = "writ-lane";
+
 /// What all answers of a connection share.
 pub(super) struct Answers {
     host: Host,
     hub: Hub,
     out: mpsc::Sender<String>,
     open: Open,
+    lanes: Lanes,
     max: usize,
     look_again: Duration,
 }
@@ -32,7 +37,7 @@ impl Answers {
     pub(super) fn new(host: Host, out: mpsc::Sender<String>, options: &StdioOptions) -> Self {
         let hub = Hub::new(&host);
         let (max, look_again) = (options.answers, options.look_again);
-        Self { host, hub, out, open: Open::default(), max, look_again }
+        Self { host, hub, out, open: Open::default(), lanes: Lanes::default(), max, look_again }
     }
 
     pub(super) fn host(&self) -> &Host {
@@ -49,9 +54,13 @@ impl Answers {
         let id = envelope.id().unwrap_or_default();
         let Some(serial) = self.open.enter(id.clone(), response.left.clone(), self.max) else { return false };
         let left = Leave { answers: self.clone(), id: id.clone(), serial };
+        let lane = response.header(LANE).map(|name| self.lanes.enter(name));
         let answers = self.clone();
         let task = tokio::spawn(async move {
-            let _left = left;
+            let (_left, mut lane) = (left, lane);
+            if let Some(lane) = &mut lane {
+                lane.clear().await;
+            }
             // It fails when nobody reads any more, and then there is nobody to tell.
             let _ = answers.answer(&envelope, asker, response).await;
         });

@@ -5,6 +5,7 @@
 //! decided before it sees the next; waits and streams go on beside that (docs/stdio.md).
 
 mod answer;
+mod lanes;
 mod lines;
 mod message;
 mod open;

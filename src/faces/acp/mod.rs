@@ -31,6 +31,8 @@ const NOT_FOUND: i64 = -32002;
 const TRANSPORT: &str = "writ-transport";
 /// Holds the connection.
 const CONNECTION: &str = "writ-connection";
+/// Names a session whose turns are told one after the other.
+const LANE: &str = "writ-lane";
 /// In `_meta` of `session/new` and `session/prompt`: the caller's idempotency key.
 const KEY: &str = "writ/idempotencyKey";
 

@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, Prompt};
 use super::feed::{Cursor, Told};
-use super::{Answer, Params, content, fault, key, no_session, nothing, permission, text};
+use super::{Answer, LANE, Params, content, fault, key, no_session, nothing, permission, text};
 use crate::admission;
 use crate::delivery::Delivery;
 use crate::faces::answer::{Response, Tail, Work};
@@ -31,6 +31,7 @@ pub(super) fn prompt(call: &Call, connection: &mut Connection, id: &Value, param
     let what = What::Submission(accepted.id.clone());
     let feed = Feed { place: accepted.place.clone(), what, face: Face::Acp(told.written()) };
     let mut response = Response::stream(Tail { feed, after: Cursor::at(after).number() });
+    response.header(LANE, name);
     if !accepted.sub.is_settled() {
         let work = Work { instance: accepted.place.head(), submission: Some(accepted.id), signal: None };
         response = response.with_work(work);

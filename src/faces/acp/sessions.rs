@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::feed::{FOLLOWED_MAX, Load, Told};
-use super::{Answer, Fault, INTERNAL, INVALID_PARAMS, Params, fault, key, line, no_session, prompt, text};
+use super::{Answer, Fault, INTERNAL, INVALID_PARAMS, LANE, Params, fault, key, line, no_session, prompt, text};
 use crate::approval;
 use crate::faces::answer::{Response, Signal, Tail, Work};
 use crate::faces::call::Call;
@@ -71,12 +71,17 @@ fn found_again(call: &Call, connection: &Connection, id: &Value, params: &Params
             asked = questions.into_iter().map(|question| question.call).collect();
         }
     }
+    let follows = !follow.is_empty();
     let load = Load::of(&head, follow, asked);
     let after = load.start(replay);
     let (request, client) = (id.clone(), connection.client);
     let told = Told { request, session: name.to_owned(), client, load: Some(load) };
     let feed = Feed { place, what: What::Thread, face: Face::Acp(told.written()) };
-    Ok(Response::stream(Tail { feed, after }))
+    let mut response = Response::stream(Tail { feed, after });
+    if follows {
+        response.header(LANE, name);
+    }
+    Ok(response)
 }
 
 /// The submissions of a session that have no outcome, the one under way first.
