@@ -298,6 +298,34 @@ async fn a_turn_outlives_the_client_that_asked_for_it() {
     world.check().await;
 }
 
+/// Row 89: who loads a session twice in the middle of a turn is told of the rest once; and each load has one answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_load_takes_the_place_of_the_first() {
+    let mut world = World::new(SCRIPT).await;
+    let gate = Gate::close(&mut world).await;
+    let (mut editor, session) = editor(&world).await;
+    editor.prompt(&session, "grow").await;
+    until(|| world.model.calls() > 0).await;
+    editor.leave().await;
+    let mut editor = Editor::open(&world).await;
+    let place = json!({"sessionId": session, "cwd": "/work", "mcpServers": []});
+    let mut ids = Vec::new();
+    for _ in 0..8 {
+        ids.push(editor.send("session/load", place.clone()).await);
+    }
+    for id in &ids {
+        let answer = editor.answer_to(id).await;
+        assert!(answer["result"] == json!({}) || code(&answer) == -32800, "{answer}");
+    }
+    editor.load(&session).await;
+    let from = editor.seen.len();
+    gate.open();
+    world.host.settled().await;
+    editor.until(|line| line["params"]["update"]["content"]["text"].as_str().is_some_and(|t| t.ends_with("our"))).await;
+    editor.is_quiet().await;
+    assert_eq!(editor.short(from, &session), ["agent_message 1: one two three four"]);
+}
+
 /// Row 92: what was under way at the load can be cancelled by whoever loaded it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_of_an_earlier_client_can_be_cancelled() {

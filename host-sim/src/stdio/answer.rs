@@ -1,13 +1,14 @@
 //! Answers that take their time: streams, and waits. Each is a task of its own.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
 use super::lanes::Lanes;
 use super::message::Envelope;
-use super::open::Open;
+use super::open::{Dropped, Open};
 use super::{Ended, StdioOptions};
 use crate::data::{Body, Request, Response, RuntimeError, Tail, Wait};
 use crate::error::HostError;
@@ -52,7 +53,9 @@ impl Answers {
     /// Starts an answer; false if too many are under way. `asker` has the headers and the principal of its request.
     pub(super) fn start(self: &Arc<Self>, envelope: Envelope, asker: Request, response: Response) -> bool {
         let id = envelope.id().unwrap_or_default();
-        let Some(serial) = self.open.enter(id.clone(), response.left.clone(), self.max) else { return false };
+        let answered = Arc::new(AtomicBool::new(!envelope.wants_answer()));
+        let place = self.open.enter(id.clone(), response.left.clone(), self.max, answered.clone());
+        let Some(serial) = place else { return false };
         let left = Leave { answers: self.clone(), id: id.clone(), serial };
         let lane = response.header(LANE).map(|name| self.lanes.enter(name));
         let answers = self.clone();
@@ -62,14 +65,14 @@ impl Answers {
                 lane.clear().await;
             }
             // It fails when nobody reads any more, and then there is nobody to tell.
-            let _ = answers.answer(&envelope, asker, response).await;
+            let _ = answers.answer(&envelope, asker, response, &answered).await;
         });
         self.open.started(&id, serial, task.abort_handle());
         true
     }
 
-    /// Drops the answer of an id; what to post then. `None`: there is none under way.
-    pub(super) fn drop_answer(&self, id: &str) -> Option<Option<String>> {
+    /// Drops the answer of an id. `None`: there is none under way.
+    pub(super) fn drop_answer(&self, id: &str) -> Option<Dropped> {
         self.open.drop_answer(id)
     }
 
@@ -83,7 +86,13 @@ impl Answers {
         self.open.done().await;
     }
 
-    async fn answer(&self, envelope: &Envelope, asker: Request, response: Response) -> Result<(), Ended> {
+    async fn answer(
+        &self,
+        envelope: &Envelope,
+        asker: Request,
+        response: Response,
+        answered: &AtomicBool,
+    ) -> Result<(), Ended> {
         if let Some(wait) = &response.wait {
             let then = self.wait(wait, asker).await;
             for line in envelope.lines(then.as_ref().unwrap_or(&response)) {
@@ -92,7 +101,7 @@ impl Answers {
             return Ok(());
         }
         match &response.body {
-            Body::Stream(tail) => self.stream(envelope, tail).await,
+            Body::Stream(tail) => self.stream(envelope, tail, answered).await,
             Body::Bytes(_) => Ok(()),
         }
     }
@@ -111,19 +120,18 @@ impl Answers {
     }
 
     /// Tells the frames of a feed, a line each, until it ends.
-    async fn stream(&self, envelope: &Envelope, tail: &Tail) -> Result<(), Ended> {
-        let mut answered = !envelope.wants_answer();
-        match self.follow(tail, Some((envelope, &mut answered))).await {
+    async fn stream(&self, envelope: &Envelope, tail: &Tail, answered: &AtomicBool) -> Result<(), Ended> {
+        match self.follow(tail, Some((envelope, answered))).await {
             Followed::Ended => Ok(()),
             Followed::Left => Err(Ended),
-            Followed::Gone | Followed::Failed(_) if answered => Ok(()),
+            Followed::Gone | Followed::Failed(_) if answered.load(Ordering::SeqCst) => Ok(()),
             Followed::Gone => self.say(&envelope.gone()).await,
             Followed::Failed(error) => self.say(&envelope.broken(&error)).await,
         }
     }
 
     /// Follows a feed to its end. Its frames are told if somebody is to see them, and whether the answer was among them.
-    async fn follow(&self, tail: &Tail, mut seen: Option<(&Envelope, &mut bool)>) -> Followed {
+    async fn follow(&self, tail: &Tail, seen: Option<(&Envelope, &AtomicBool)>) -> Followed {
         let mut news = self.hub.watch(&tail.thread).await;
         let (mut after, mut failures) = (tail.after, 0);
         loop {
@@ -133,9 +141,9 @@ impl Answers {
                     failures = 0;
                     let more = page.next > after;
                     after = after.max(page.next);
-                    if let Some((envelope, answered)) = &mut seen {
+                    if let Some((envelope, answered)) = seen {
                         for frame in &page.frames {
-                            **answered |= envelope.is_answered_by(&frame.event);
+                            answered.fetch_or(envelope.is_answered_by(&frame.event), Ordering::SeqCst);
                             if self.say(&frame.event).await.is_err() {
                                 return Followed::Left;
                             }

@@ -10,6 +10,8 @@ use crate::error::HostError;
 
 /// What a line was no good for.
 const INVALID_REQUEST: i64 = -32600;
+/// It was given up.
+const REPLACED: i64 = -32800;
 /// A fault of the machine.
 const INTERNAL: i64 = -32603;
 
@@ -30,6 +32,11 @@ impl Envelope {
     /// Reads a line; one that is no message has no id.
     pub(super) fn read(line: &[u8]) -> Self {
         serde_json::from_slice(line).unwrap_or_else(|_| Self { unread: true, ..Self::default() })
+    }
+
+    /// A request of an id.
+    pub(super) fn of(id: &str) -> Self {
+        Self { id: serde_json::from_str(id).ok(), ..Self::default() }
     }
 
     /// The name of its id: 1 and "1" are two.
@@ -81,6 +88,11 @@ impl Envelope {
     pub(super) fn busy(&self, limit: usize) -> String {
         let text = format!("{limit} requests are being answered, and no more are. Try again when one has its answer.");
         self.fault(INTERNAL, &text, Some(json!({"limit": limit})))
+    }
+
+    /// It has no answer any more: a later request has taken its place.
+    pub(super) fn replaced(&self) -> String {
+        self.fault(REPLACED, "A later request has taken the place of this one.", None)
     }
 
     /// What a stream was about is gone, before its answer has come.

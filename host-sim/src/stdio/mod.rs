@@ -36,6 +36,8 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 /// The state of a connection, which the component keeps with its client: it comes with an answer and goes with the next
 /// request.
 const CONNECTION: &str = "writ-connection";
+/// In an answer: the id, as JSON, of a request whose answer this one takes the place of.
+const DROP: &str = "writ-drop";
 
 /// What a server on the standard streams is given.
 #[derive(Clone, Debug)]
@@ -148,6 +150,9 @@ impl Connection {
         if let Some(state) = response.header(CONNECTION) {
             self.keep(state.to_owned());
         }
+        if let Some(id) = response.header(DROP) {
+            self.replaced(id).await?;
+        }
         self.answer(&envelope, headers, response).await
     }
 
@@ -173,13 +178,21 @@ impl Connection {
 
     /// The caller does not want the answer of an id any more.
     async fn left(&self, id: &str) -> Result<(), Ended> {
-        let Some(Some(path)) = self.answers.drop_answer(id) else { return Ok(()) };
+        let Some(path) = self.answers.drop_answer(id).and_then(|dropped| dropped.left) else { return Ok(()) };
         match self.answers.host().respond(self.request("POST", path, Vec::new())).await {
             Err(HostError::Closed) => return Err(Ended),
             Err(error) => self.answers.host().warn(format!("a cancelled request could not be told so: {error}")),
             Ok(_) => {}
         }
         Ok(())
+    }
+
+    /// The component has put another answer in the place of that of an id.
+    async fn replaced(&self, id: &str) -> Result<(), Ended> {
+        match self.answers.drop_answer(id) {
+            Some(dropped) if !dropped.answered => self.say(&Envelope::of(id).replaced()).await,
+            _ => Ok(()),
+        }
     }
 
     fn request(&self, method: &str, path: String, body: Vec<u8>) -> Request {

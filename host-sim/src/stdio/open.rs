@@ -1,7 +1,8 @@
 //! The answers that are under way, by the ids of their requests.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -13,6 +14,16 @@ struct Answer {
     task: Option<AbortHandle>,
     /// What to post if its caller does not want it any more.
     left: Option<String>,
+    /// Whether what was asked for has been said, and what follows is more than that.
+    answered: Arc<AtomicBool>,
+}
+
+/// An answer that was dropped.
+pub(super) struct Dropped {
+    /// What to post then.
+    pub(super) left: Option<String>,
+    /// Whether its caller has what it asked for.
+    pub(super) answered: bool,
 }
 
 /// All of them.
@@ -32,14 +43,20 @@ struct Answers {
 impl Open {
     /// Takes a place for the answer of an id; its serial, or `None` if `max` are taken. An older one of the same id goes
     /// on, and can't be dropped any more.
-    pub(super) fn enter(&self, id: String, left: Option<String>, max: usize) -> Option<u64> {
+    pub(super) fn enter(
+        &self,
+        id: String,
+        left: Option<String>,
+        max: usize,
+        answered: Arc<AtomicBool>,
+    ) -> Option<u64> {
         let mut answers = self.lock();
         if answers.stopped || *self.count.borrow() >= max {
             return None;
         }
         answers.serial += 1;
         let serial = answers.serial;
-        answers.by_id.insert(id, Answer { serial, task: None, left });
+        answers.by_id.insert(id, Answer { serial, task: None, left, answered });
         self.count.send_modify(|count| *count += 1);
         Some(serial)
     }
@@ -65,13 +82,13 @@ impl Open {
         self.count.send_modify(|count| *count = count.saturating_sub(1));
     }
 
-    /// Drops the answer of an id; what to post then. `None`: there is none under way.
-    pub(super) fn drop_answer(&self, id: &str) -> Option<Option<String>> {
+    /// Drops the answer of an id. `None`: there is none under way.
+    pub(super) fn drop_answer(&self, id: &str) -> Option<Dropped> {
         let answer = self.lock().by_id.remove(id)?;
         if let Some(task) = answer.task {
             task.abort();
         }
-        Some(answer.left)
+        Some(Dropped { left: answer.left, answered: answer.answered.load(Ordering::SeqCst) })
     }
 
     /// Drops them all, and takes no more.

@@ -9,6 +9,9 @@ use serde_json::Value;
 /// Prompts of one connection that may be under way.
 const PROMPTS_MAX: usize = 48;
 
+/// Loads of one connection that are remembered.
+const LOADS_MAX: usize = 16;
+
 /// A connection. It says nothing that the store does not know better: with an empty one everything can be asked again.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Connection {
@@ -18,6 +21,9 @@ pub(super) struct Connection {
     pub(super) client: Client,
     /// Its prompts, oldest first; some may have their answers.
     prompts: Vec<Prompt>,
+    /// Sessions that were loaded, and the request that did: it may still tell of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    loads: Vec<(String, Value)>,
 }
 
 /// What a client can show besides what all can.
@@ -81,6 +87,18 @@ impl Connection {
         }
         let text = format!("{PROMPTS_MAX} prompts are under way, and no more are taken. Wait for an answer.");
         Err(Fault::new(INVALID_REQUEST, text))
+    }
+
+    /// Notes who tells of a session from now on, if anybody does, and gives who did.
+    pub(super) fn tells(&mut self, session: &str, request: Option<&Value>) -> Option<Value> {
+        let before = self.loads.iter().position(|(name, _)| name == session).map(|at| self.loads.remove(at).1);
+        if let Some(request) = request {
+            // Beyond it, who loads a session twice in the middle of a turn is told twice.
+            let too_many = (self.loads.len() + 1).saturating_sub(LOADS_MAX);
+            self.loads.drain(..too_many);
+            self.loads.push((session.to_owned(), request.clone()));
+        }
+        before
     }
 
     /// The prompts of a session, oldest first.

@@ -33,6 +33,8 @@ const TRANSPORT: &str = "writ-transport";
 const CONNECTION: &str = "writ-connection";
 /// Names a session whose turns are told one after the other.
 const LANE: &str = "writ-lane";
+/// Names a request that has nothing more to tell: another one tells of its session.
+const DROP: &str = "writ-drop";
 /// In `_meta` of `session/new` and `session/prompt`: the caller's idempotency key.
 const KEY: &str = "writ/idempotencyKey";
 

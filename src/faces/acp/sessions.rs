@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::feed::{FOLLOWED_MAX, Load, Told};
-use super::{Answer, Fault, INTERNAL, INVALID_PARAMS, LANE, Params, fault, key, line, no_session, prompt, text};
+use super::{Answer, DROP, Fault, INTERNAL, INVALID_PARAMS, LANE, Params, fault, key, line, no_session, prompt, text};
 use crate::approval;
 use crate::faces::answer::{Response, Signal, Tail, Work};
 use crate::faces::call::Call;
@@ -55,7 +55,7 @@ pub(super) fn resume(call: &Call, connection: &mut Connection, id: &Value, param
     found_again(call, connection, id, params, false)
 }
 
-fn found_again(call: &Call, connection: &Connection, id: &Value, params: &Params, replay: bool) -> Answer {
+fn found_again(call: &Call, connection: &mut Connection, id: &Value, params: &Params, replay: bool) -> Answer {
     let name = text(params, "sessionId")?;
     cwd(params)?;
     let address = session::address(&call.owner, name).ok_or_else(no_session)?;
@@ -80,6 +80,9 @@ fn found_again(call: &Call, connection: &Connection, id: &Value, params: &Params
     let mut response = Response::stream(Tail { feed, after });
     if follows {
         response.header(LANE, name);
+    }
+    if let Some(before) = connection.tells(name, Some(id).filter(|_| follows)) {
+        response.header(DROP, before.to_string());
     }
     Ok(response)
 }
