@@ -173,6 +173,7 @@ await agent(async ({ ask, seen }) => {
   // What was interrupted is brought to its end first.
   const settled = (told) => words(told.slice(told.findLastIndex(({ update }) => update.sessionUpdate === 'user_message_chunk')));
   while (!settled(told).endsWith('world.')) told = await load();
+  told = await load();
   assert.deepEqual(said(told, 'user_message_chunk').map((u) => u.content.text), ['hi', 'look', 'send', 'wait', 'send', 'wait']);
   const interrupted = said(told, 'tool_call_update').filter((update) => update._meta?.['writ/outcome'] === 'interrupted');
   assert.equal(interrupted.at(-1).status, 'failed');

@@ -33,7 +33,7 @@ pub(super) fn updates(
             let id = event["submission"].as_str().unwrap_or_default();
             new.map(|question| permission::request(teller, id, question)).collect()
         }
-        "answered" if event["decision"] == "approve" => {
+        "answered" if event["decision"] == "approved" => {
             event["call"].as_str().map(|call| teller.status(call, "in_progress")).into_iter().collect()
         }
         _ => Vec::new(),

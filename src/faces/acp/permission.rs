@@ -5,7 +5,7 @@
 
 use super::tell::Teller;
 use super::{Answer, fault, nothing};
-use crate::admission;
+use crate::admission::{self, Cancelled};
 use crate::approval::{self, Decision, Question};
 use crate::error::Error;
 use crate::faces::answer::{Signal, Work};
@@ -71,18 +71,21 @@ pub(super) fn answered(call: &Call, id: &Value, outcome: Result<Value, Value>) -
             }
         }
         Err(error) => {
-            let why = error["message"].as_str().unwrap_or("no reason was given");
-            Decision::Deny(Some(format!("The client could not ask: {why}")))
+            let why: String = error["message"].as_str().unwrap_or("it gives no reason").chars().take(200).collect();
+            Decision::Deny(Some(format!("The client could not ask anybody: {why}")))
         }
     };
     let answered = approval::answer(call.ports, &call.owner, submission, tool_call, None, decision).map_err(fault)?;
-    let work = Work { instance: answered.place.head(), submission: Some(answered.id), signal: Some(Signal::Steer) };
+    let work = Work { instance: answered.place.head(), submission: Some(answered.id), signal: None };
     Ok(nothing().with_work(work))
 }
 
 /// Cancels a submission, if it still goes on.
 pub(super) fn cancel(call: &Call, submission: &str) -> Answer {
-    let (_, accepted) = admission::cancel(call.ports, &call.owner, submission).map_err(fault)?;
+    let (cancelled, accepted) = admission::cancel(call.ports, &call.owner, submission).map_err(fault)?;
+    if matches!(cancelled, Cancelled::Settled) {
+        return Ok(nothing());
+    }
     let work = Work { instance: accepted.place.head(), submission: None, signal: Some(Signal::Cancel) };
     Ok(nothing().with_work(work))
 }
