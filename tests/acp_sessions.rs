@@ -68,8 +68,12 @@ async fn a_new_session_is_there_for_good() {
     let (shown, answer) = editor.load(&one).await;
     assert_eq!((shown, &answer["result"]), (Vec::new(), &json!({})));
     let listed = editor.ask("session/list", json!({"cwd": "/work"})).await;
-    let mut names: Vec<&str> =
-        listed["result"]["sessions"].as_array().expect("sessions").iter().filter_map(|s| s["sessionId"].as_str()).collect();
+    let mut names: Vec<&str> = listed["result"]["sessions"]
+        .as_array()
+        .expect("sessions")
+        .iter()
+        .filter_map(|s| s["sessionId"].as_str())
+        .collect();
     names.sort_unstable();
     let mut expected = [one.as_str(), two.as_str()];
     expected.sort_unstable();
@@ -282,7 +286,8 @@ async fn a_delete_in_the_middle_of_a_turn_ends_it() {
 async fn what_is_not_known_is_told_and_the_connection_goes_on() {
     let world = World::new(SCRIPT).await;
     let mut editor = Editor::open(&world).await;
-    for method in ["nonsense", "_x", "_x/y", "session/set_mode", "session/set_config_option", "session/fork", "logout"] {
+    for method in ["nonsense", "_x", "_x/y", "session/set_mode", "session/set_config_option", "session/fork", "logout"]
+    {
         assert_eq!(code(&editor.ask(method, json!({})).await), -32601, "{method}");
     }
     assert_eq!(code(&editor.ask("authenticate", json!({"methodId": "none"})).await), -32602);
@@ -302,7 +307,9 @@ async fn what_is_not_known_is_told_and_the_connection_goes_on() {
         assert_eq!((code(&told), &told["id"]), (expected, &Value::Null), "{line}");
     }
     for answer in ["1", "\"perm:\"", "\"perm:3f-x:1.0\"", "\"perm:nonsense\""] {
-        editor.line(&format!(r#"{{"jsonrpc":"2.0","id":{answer},"result":{{"outcome":{{"outcome":"cancelled"}}}}}}"#)).await;
+        editor
+            .line(&format!(r#"{{"jsonrpc":"2.0","id":{answer},"result":{{"outcome":{{"outcome":"cancelled"}}}}}}"#))
+            .await;
     }
     editor.line("").await;
     editor.is_quiet().await;

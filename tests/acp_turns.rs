@@ -73,10 +73,15 @@ async fn a_turn_is_told_and_then_answered() {
         "agent_message 3: Hello.",
     ];
     assert_eq!(editor.short(from, &session), told);
-    let call = editor.seen.iter().find(|line| line["params"]["update"]["sessionUpdate"] == "tool_call").expect("a call");
+    let call =
+        editor.seen.iter().find(|line| line["params"]["update"]["sessionUpdate"] == "tool_call").expect("a call");
     assert_eq!(call["params"]["update"]["rawInput"], json!({"at": 7}));
-    let seen = &editor.seen.iter().rev().find(|line| line["params"]["update"]["status"] == "completed").expect("a result")
-        ["params"]["update"]["content"][0]["content"];
+    let seen = &editor
+        .seen
+        .iter()
+        .rev()
+        .find(|line| line["params"]["update"]["status"] == "completed")
+        .expect("a result")["params"]["update"]["content"][0]["content"];
     assert_eq!(*seen, json!({"type": "text", "text": "seen"}));
     editor.is_quiet().await;
     world.check().await;
@@ -246,7 +251,9 @@ async fn a_call_that_a_crash_interrupted_is_shown_so() {
     assert_eq!(shown[..told.len()], told);
     let failed = editor.seen.iter().find(|line| line["params"]["update"]["status"] == "failed").expect("a failure");
     assert_eq!(failed["params"]["update"]["_meta"]["writ/outcome"], "interrupted");
-    assert!(failed["params"]["update"]["content"][0]["content"]["text"].as_str().expect("text").contains("interrupted"));
+    assert!(
+        failed["params"]["update"]["content"][0]["content"]["text"].as_str().expect("text").contains("interrupted")
+    );
     assert_eq!(world.log.executions().len(), 1, "it was not run again");
     assert_eq!(editor.turn(&session, "hi").await, "end_turn");
 }
@@ -341,7 +348,8 @@ async fn a_turn_of_an_earlier_client_can_be_cancelled() {
     world.host.settled().await;
     editor.is_quiet().await;
     let thread = session.strip_prefix("helper/").expect("the agent's");
-    let stored = world.send(host_sim::data::Request::get(world.route(thread, "submissions"))).await.json().expect("JSON");
+    let stored =
+        world.send(host_sim::data::Request::get(world.route(thread, "submissions"))).await.json().expect("JSON");
     let last = stored["submissions"].as_array().expect("submissions").last().expect("one").clone();
     assert_eq!(last["outcome"], json!({"status": "aborted", "reason": "cancelled"}));
 }
@@ -368,7 +376,8 @@ async fn sessions_do_not_mix_and_prompts_of_one_wait() {
     // Nothing of the second turn comes before the answer of the first.
     let at = |is: &dyn Fn(&serde_json::Value) -> bool| editor.seen.iter().position(is).expect("a line");
     let answered = at(&|line| line["id"] == first);
-    let begins = at(&|line| line["params"]["update"]["messageId"] == "5" && line["params"]["sessionId"] == one.as_str());
+    let begins =
+        at(&|line| line["params"]["update"]["messageId"] == "5" && line["params"]["sessionId"] == one.as_str());
     assert!(answered < begins, "{answered} {begins}");
     world.check().await;
 }

@@ -154,7 +154,12 @@ async fn a_client_that_leaves_finds_its_turn_again() {
     // Once more, to see what comes live after a load.
     let mut peer = Peer::acp(folder.path()).await;
     peer.load(&session).await;
-    while peer.load(&session).await.iter().all(|update| update["content"]["text"].as_str().is_none_or(|t| !t.ends_with("twelve"))) {}
+    while peer
+        .load(&session)
+        .await
+        .iter()
+        .all(|update| update["content"]["text"].as_str().is_none_or(|t| !t.ends_with("twelve")))
+    {}
     peer.prompt(3, &session, "hi").await;
     let answer = peer.until(|line| line["id"] == 3).await;
     assert_eq!(answer["result"]["stopReason"], "end_turn");
@@ -262,7 +267,8 @@ async fn mcp_over_pipes_cancels_and_ends() {
     peer.send(modern("l", "tools/list", json!({}))).await;
     let listed = peer.until(|line| line["id"] == "l").await;
     assert!(listed["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty()), "{listed}");
-    let cancel = |id: Value| json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
+    let cancel =
+        |id: Value| json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
     peer.send(cancel(json!("unknown"))).await;
     peer.send(cancel(json!("c"))).await;
     peer.send(cancel(json!("c"))).await;
@@ -285,7 +291,8 @@ async fn mcp_over_pipes_cancels_and_ends() {
 async fn mcp_of_the_older_era_over_pipes() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut peer = Peer::start(folder.path(), &["mcp", "--store", "memory"]);
-    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let params =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     let agreed = peer.ask(1, "initialize", params).await;
     assert_eq!(agreed["result"]["protocolVersion"], "2025-11-25", "{agreed}");
     peer.send(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;

@@ -234,7 +234,8 @@ fn fits<T: DeserializeOwned + Serialize>(value: &Value) {
 fn lost(value: &Value, kept: &Value) -> Option<String> {
     match (value, kept) {
         (Value::Object(value), _) => value.iter().find_map(|(name, part)| {
-            let default = part.is_null() || *part == false || *part == "pending" || *part == "other" || *part == json!([]);
+            let default =
+                part.is_null() || *part == false || *part == "pending" || *part == "other" || *part == json!([]);
             match kept.get(name) {
                 None if default => None,
                 None => Some(name.clone()),

@@ -152,13 +152,16 @@ mod tests {
         assert!(!read(r#"{"id":1,"result":{}}"#).wants_answer());
         let asked = read(r#"{"id":1,"method":"m"}"#);
         assert!(asked.is_answered_by(r#"{"id":1,"result":{}}"#));
-        assert!(!asked.is_answered_by(r#"{"id":1,"method":"ask"}"#) && !asked.is_answered_by(r#"{"id":2,"result":{}}"#));
+        assert!(
+            !asked.is_answered_by(r#"{"id":1,"method":"ask"}"#) && !asked.is_answered_by(r#"{"id":2,"result":{}}"#)
+        );
     }
 
     #[test]
     fn a_refusal_becomes_the_answer_of_its_request() {
         let envelope = Envelope::read(br#"{"id":3,"method":"m"}"#);
-        let problem = response("application/problem+json", r#"{"status":503,"code":"unavailable","detail":"Not now."}"#);
+        let problem =
+            response("application/problem+json", r#"{"status":503,"code":"unavailable","detail":"Not now."}"#);
         let lines = envelope.lines(&problem);
         let told: Value = serde_json::from_str(&lines[0]).unwrap();
         assert_eq!((&told["id"], &told["error"]["message"]), (&json!(3), &json!("Not now.")));

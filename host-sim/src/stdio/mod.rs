@@ -212,7 +212,9 @@ impl Connection {
             return;
         }
         let size = state.len();
-        self.answers.host().warn(format!("a connection state of {size} bytes was not kept: {CONNECTION_BYTES_MAX} fit"));
+        self.answers
+            .host()
+            .warn(format!("a connection state of {size} bytes was not kept: {CONNECTION_BYTES_MAX} fit"));
     }
 
     async fn say(&self, line: &str) -> Result<(), Ended> {

@@ -43,13 +43,7 @@ struct Answers {
 impl Open {
     /// Takes a place for the answer of an id; its serial, or `None` if `max` are taken. An older one of the same id goes
     /// on, and can't be dropped any more.
-    pub(super) fn enter(
-        &self,
-        id: String,
-        left: Option<String>,
-        max: usize,
-        answered: Arc<AtomicBool>,
-    ) -> Option<u64> {
+    pub(super) fn enter(&self, id: String, left: Option<String>, max: usize, answered: Arc<AtomicBool>) -> Option<u64> {
         let mut answers = self.lock();
         if answers.stopped || *self.count.borrow() >= max {
             return None;

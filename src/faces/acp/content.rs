@@ -113,7 +113,9 @@ mod tests {
     #[test]
     fn a_block_that_nobody_knows_is_passed_over_or_shown_raw() {
         assert!(shown(&json!({"type": "redacted", "data": "x"})).is_none());
-        assert!(matches!(shown(&json!({"type": "thinking", "thinking": "Hm."})), Some(Shown::Thought(text)) if text == "Hm."));
+        assert!(
+            matches!(shown(&json!({"type": "thinking", "thinking": "Hm."})), Some(Shown::Thought(text)) if text == "Hm.")
+        );
         let told = result(&[json!({"type": "text", "text": "a"}), json!({"rows": 3})]);
         assert_eq!(told[1]["content"]["text"], "{\"rows\":3}");
     }

@@ -206,7 +206,10 @@ fn replay(teller: &Teller, load: &Load, request: &Value, after: u64) -> Result<F
                 }
             }
         } else if ask & bit == 0 {
-            page.put(load.messages, teller.status(&call_id(load.messages.saturating_sub(1), i as usize), "in_progress"));
+            page.put(
+                load.messages,
+                teller.status(&call_id(load.messages.saturating_sub(1), i as usize), "in_progress"),
+            );
         }
     }
     let number = Cursor::TAIL | Cursor::at(load.journal).number();
@@ -260,7 +263,8 @@ mod tests {
 
     #[test]
     fn a_number_holds_the_place_and_never_falls() {
-        let places = [(0, 0, 0), (7, 0, 0), (7, 0, 5), (7, 0, GROWN_BYTES_MAX), (7, 1, 0), (7, TAKES_MAX, 3), (8, 0, 0)];
+        let places =
+            [(0, 0, 0), (7, 0, 0), (7, 0, 5), (7, 0, GROWN_BYTES_MAX), (7, 1, 0), (7, TAKES_MAX, 3), (8, 0, 0)];
         let numbers = places.map(|(journal, take, bytes)| {
             let cursor = Cursor { journal, grown: Grown { bytes, take } };
             assert_eq!(Cursor::read(cursor.number()), cursor);

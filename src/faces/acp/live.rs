@@ -84,13 +84,7 @@ fn waits(call: &str, page: &[(u64, Value)]) -> bool {
 }
 
 /// The answer of a prompt whose submission has its outcome; `n` is the number of the event that tells of it.
-pub(super) fn outcome(
-    teller: &Teller,
-    feed: &Feed,
-    request: &Value,
-    n: u64,
-    event: &Value,
-) -> Result<Value, Refusal> {
+pub(super) fn outcome(teller: &Teller, feed: &Feed, request: &Value, n: u64, event: &Value) -> Result<Value, Refusal> {
     let error = &event["error"];
     let code = error["code"].as_str().unwrap_or_default();
     let stop = match event["status"].as_str() {

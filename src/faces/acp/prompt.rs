@@ -66,4 +66,3 @@ pub(super) fn cancel_request(call: &Call, connection: &Connection, params: &Para
         None => Ok(nothing()),
     }
 }
-

@@ -42,7 +42,9 @@ pub(super) fn new(call: &Call, _: &mut Connection, id: &Value, params: &Params) 
 fn first_agent(call: &Call) -> Result<String, Fault> {
     let agents = call.agents.list(call.ports.host).map_err(|why| Fault::new(INTERNAL, why))?;
     let first = agents.into_iter().next();
-    first.map(|agent| agent.name).ok_or_else(|| Fault::new(INTERNAL, "No agent is configured. Define one in the settings."))
+    first
+        .map(|agent| agent.name)
+        .ok_or_else(|| Fault::new(INTERNAL, "No agent is configured. Define one in the settings."))
 }
 
 /// Tells the whole transcript, then answers, then tells of what is still under way.

@@ -143,8 +143,7 @@ impl Teller<'_> {
             None => self.call_of(n)?,
         };
         let status = if message.is_error == Some(true) { "failed" } else { "completed" };
-        let mut update =
-            json!({"toolCallId": call, "status": status, "content": content::result(&message.content)});
+        let mut update = json!({"toolCallId": call, "status": status, "content": content::result(&message.content)});
         if let Some(outcome) = &message.outcome {
             update["_meta"] = json!({"writ/outcome": outcome});
         }
