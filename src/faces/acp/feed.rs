@@ -10,9 +10,9 @@ use crate::error::{Problem, Refusal};
 use crate::faces::frames::{Frame, Frames};
 use crate::faces::rpc;
 use crate::follow::{Feed, What, follow};
-use crate::ports::{Policy, Ports};
+use crate::ports::Ports;
 use crate::prelude::*;
-use crate::record::{Call, Head};
+use crate::record::Head;
 use crate::session::message::read_messages;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -75,12 +75,13 @@ impl Load {
     /// From a head, with the submissions to follow and the calls to ask about.
     pub(super) fn of(head: &Head, follow: Vec<String>, asked: Vec<String>) -> Self {
         let op = head.op.as_ref().filter(|op| !op.calls.is_empty() && op.base == head.count);
-        let calls = op.map_or(&[][..], |op| &op.calls);
-        let bits = |is: fn(&Call) -> bool| {
-            calls.iter().take(32).enumerate().fold(0, |bits, (i, call)| bits | (u32::from(is(call)) << i))
-        };
-        let (done, asks) = (bits(|call| call.done), bits(|call| !call.done && call.policy == Policy::Ask));
-        let batch = op.map(|op| (op.calls.len().min(32) as u32, done, asks));
+        let batch = op.map(|op| {
+            let bits = |is: &dyn Fn(usize) -> bool| {
+                (0..op.calls.len().min(32)).fold(0, |bits, i| bits | (u32::from(is(i)) << i))
+            };
+            let waits = |i: usize| asked.contains(&call_id(op.base.saturating_sub(1), i));
+            (op.calls.len().min(32) as u32, bits(&|i| op.calls[i].done), bits(&waits))
+        });
         Self { messages: head.count, journal: head.jused, batch, asked, follow }
     }
 
