@@ -96,7 +96,22 @@ pub fn stream_owner(ports: &Ports, token: &str, place: impl Fn(&str) -> Place) -
     Ok(checked(owner)?)
 }
 
+/// The signature of parts, in hex. The first one says what it is for.
+pub fn signature(ports: &Ports, parts: &[&str]) -> Result<String, Refusal> {
+    Ok(hex(&signed(ports, parts)?.finalize().into_bytes()))
+}
+
+/// Whether parts have this signature.
+pub fn is_signed(ports: &Ports, parts: &[&str], signature: &str) -> Result<bool, Refusal> {
+    let Some(signature) = unhex(signature) else { return Ok(false) };
+    Ok(signed(ports, parts)?.verify_slice(&signature).is_ok())
+}
+
 fn mac(ports: &Ports, expires: u64, owner: &str, place: &Place) -> Result<Hmac<Sha256>, Refusal> {
+    signed(ports, &["writ/stream/1", &expires.to_string(), owner, &place.head()])
+}
+
+fn signed(ports: &Ports, parts: &[&str]) -> Result<Hmac<Sha256>, Refusal> {
     let key = match settings(ports)?.stream_key {
         Some(key) => key,
         None => read_format(ports)?.token_key,
@@ -107,7 +122,7 @@ fn mac(ports: &Ports, expires: u64, owner: &str, place: &Place) -> Result<Hmac<S
     // An HMAC takes keys of any length; without one nothing is signed.
     let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&key)
         .map_err(|_| Error::Unavailable("the key of stream tokens can't be used".into()))?;
-    for part in ["writ/stream/1", &expires.to_string(), owner, &place.head()] {
+    for part in parts {
         mac.update(&(part.len() as u64).to_be_bytes());
         mac.update(part.as_bytes());
     }

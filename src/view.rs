@@ -163,9 +163,18 @@ pub fn thread(head: &Head, inbox: &Inbox) -> Value {
     })
 }
 
-/// A page of an owner's threads. The heads of all partitions' lists come in one read; the cursor is
-/// `<partition>.<entry>`.
+/// A page of an owner's threads, as the API shows them.
 pub fn threads(ports: &Ports, owner: &str, cursor: Option<&str>) -> Result<(Vec<Value>, Option<String>), Error> {
+    let (heads, next) = heads(ports, owner, cursor)?;
+    Ok((heads.iter().map(|(head, inbox)| thread(head, inbox)).collect(), next))
+}
+
+/// A page of an owner's threads, and where to go on.
+pub type Heads = (Vec<(Head, Inbox)>, Option<String>);
+
+/// A page of an owner's live threads. The heads of all partitions' lists come in one read; the cursor is
+/// `<partition>.<entry>`.
+pub fn heads(ports: &Ports, owner: &str, cursor: Option<&str>) -> Result<Heads, Error> {
     let format = read_format(ports)?;
     let (mut p, mut from) = parse_cursor(cursor);
     let heads: Vec<String> = (0..format.partitions).map(|p| keys::list(p as u8, List::Owner(owner))).collect();
@@ -192,7 +201,7 @@ pub fn threads(ports: &Ports, owner: &str, cursor: Option<&str>) -> Result<(Vec<
         let head: Option<Head> = decode_opt(&names[0], &pair[0])?;
         let inbox: Inbox = decode_opt(&names[1], &pair[1])?.unwrap_or_default();
         if let Some(head) = head.filter(|h| h.stage == Stage::Live && inbox.closed.is_none()) {
-            found.push(thread(&head, &inbox));
+            found.push((head, inbox));
         }
     }
     Ok((found, (p < format.partitions).then(|| format!("{p}.{from}"))))

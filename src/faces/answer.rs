@@ -116,18 +116,7 @@ impl Response {
 
     /// What went wrong, as an answer. A fault of the machine never says "not stored" (R5).
     pub fn refusal(refusal: Refusal) -> Self {
-        let problem = match refusal {
-            Refusal::Problem(problem) => problem,
-            Refusal::Error(Error::Unavailable(text)) => {
-                let detail = format!("{text}. Repeat the request, with the same key: what was accepted is safe.");
-                Problem::new(503, "unavailable", detail)
-            }
-            Refusal::Error(Error::Corrupt { key, why }) => {
-                let detail = format!("The stored value at {key} can't be read: {why}. Run `writ check`.");
-                Problem::new(500, "corrupt", detail).with("key", key)
-            }
-        };
-        Self::problem(&problem)
+        Self::problem(&problem_of(refusal))
     }
 
     /// Adds a header.
@@ -139,5 +128,20 @@ impl Response {
     pub fn with_work(mut self, work: Work) -> Self {
         self.work.push(work);
         self
+    }
+}
+
+/// What went wrong, as a problem.
+pub(super) fn problem_of(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::Problem(problem) => problem,
+        Refusal::Error(Error::Unavailable(text)) => {
+            let detail = format!("{text}. Repeat the request, with the same key: what was accepted is safe.");
+            Problem::new(503, "unavailable", detail)
+        }
+        Refusal::Error(Error::Corrupt { key, why }) => {
+            let detail = format!("The stored value at {key} can't be read: {why}. Run `writ check`.");
+            Problem::new(500, "corrupt", detail).with("key", key)
+        }
     }
 }

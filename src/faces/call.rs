@@ -2,7 +2,7 @@
 
 use super::answer::Response;
 use super::path::Path;
-use super::routes::{Access, ROUTES, Route};
+use super::routes::{Access, FACES, ROUTES, Route};
 use crate::agent::Agents;
 use crate::auth;
 use crate::canon;
@@ -47,7 +47,7 @@ fn answer(ports: Ports, agents: &dyn Agents, request: &Request) -> Result<Respon
     let path = Path::parse(&request.path)
         .ok_or_else(|| Problem::new(400, "bad-path", "The path is not well formed, or longer than 8 KiB."))?;
     let found: Vec<(&Route, Vec<String>)> =
-        ROUTES.iter().filter_map(|route| Some((route, path.matches(route.path)?))).collect();
+        ROUTES.iter().chain(FACES).filter_map(|route| Some((route, path.matches(route.path)?))).collect();
     let Some((route, params)) = found.iter().find(|(route, _)| route.method == request.method) else {
         return match found.as_slice() {
             [] => Err(Problem::not_found().into()),
@@ -68,6 +68,15 @@ fn no_method(method: &str, found: &[(&Route, Vec<String>)]) -> Response {
     let mut response = Response::problem(&Problem::new(405, "method", text));
     response.header("allow", allowed.join(", "));
     response
+}
+
+/// A key, if it is fit.
+pub(super) fn checked_key(key: &str) -> Result<String, Problem> {
+    if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.bytes().all(|b| b.is_ascii_graphic()) {
+        let text = format!("An idempotency key is 1 to {KEY_BYTES_MAX} visible ASCII characters.");
+        return Err(Problem::field("idempotency-key", text).with("limit", KEY_BYTES_MAX));
+    }
+    Ok(key.to_owned())
 }
 
 /// A request that has found its route.
@@ -122,12 +131,7 @@ impl Call<'_> {
 
     /// The caller's key.
     pub fn key(&self) -> Result<Option<String>, Problem> {
-        let Some(key) = self.request.header("idempotency-key") else { return Ok(None) };
-        if key.is_empty() || key.len() > KEY_BYTES_MAX || !key.bytes().all(|b| b.is_ascii_graphic()) {
-            let text = format!("An idempotency key is 1 to {KEY_BYTES_MAX} visible ASCII characters.");
-            return Err(Problem::field("idempotency-key", text).with("limit", KEY_BYTES_MAX));
-        }
-        Ok(Some(key.to_owned()))
+        self.request.header("idempotency-key").map(checked_key).transpose()
     }
 
     /// How long the caller prefers to wait, in milliseconds: `Prefer: wait=SECONDS` (RFC 7240).

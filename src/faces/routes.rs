@@ -1,8 +1,9 @@
-//! The routes: one table. `openapi.json` describes them, and a test compares the two.
+//! The routes: one table for the thread API, which `openapi.json` describes and a test compares with it, and one for the
+//! other faces, whose protocols describe themselves.
 
 use super::answer::Response;
 use super::call::Call;
-use super::{stream, thread};
+use super::{acp, mcp, stream, thread};
 use crate::error::Refusal;
 
 /// Who may use a route.
@@ -27,7 +28,7 @@ pub struct Route {
     pub(super) answer: fn(&Call) -> Result<Response, Refusal>,
 }
 
-/// All routes.
+/// Routes of the thread API.
 pub const ROUTES: &[Route] = &[
     open("GET", "/healthz", thread::health),
     open("GET", "/v1/openapi.json", thread::openapi),
@@ -57,6 +58,13 @@ pub const ROUTES: &[Route] = &[
         access: Access::Viewer,
         answer: stream::stream,
     },
+];
+
+/// Routes of the other faces.
+pub const FACES: &[Route] = &[
+    client("POST", "/acp", acp::answer),
+    client("POST", "/mcp", mcp::post),
+    client("GET", "/mcp/calls/{id}", mcp::later),
 ];
 
 type Answer = fn(&Call) -> Result<Response, Refusal>;

@@ -6,12 +6,14 @@ use crate::admission::{self, Accepted, Cancelled};
 use crate::agent::AgentInfo;
 use crate::approval::{self, Decision};
 use crate::delivery::Delivery;
-use crate::error::{Problem, Refusal};
+use crate::error::{Error, Problem, Refusal};
 use crate::follow::{Face, Feed, What};
+use crate::id::Place;
 use crate::keys;
 use crate::pause as pauses;
+use crate::ports::Ports;
 use crate::prelude::*;
-use crate::record::Paused;
+use crate::record::{Head, Paused};
 use crate::session::{delete as deletion, fork as forks, import as imports, message::read_messages};
 use crate::store::{read, read_format};
 use crate::view;
@@ -191,23 +193,32 @@ pub(super) fn submit(call: &Call) -> Answer {
 
 pub(super) fn messages(call: &Call) -> Answer {
     let (place, head, _) = view::find_thread(&call.ports, &call.address()?)?;
-    let (after, limit) = call.page()?;
+    Ok(Response::json(200, &page(&call.ports, &place, &head, call.page()?, PAGE_BYTES)?))
+}
+
+/// A page of a thread's messages from a number on, of so many at most and about so many bytes.
+pub(super) fn page(
+    ports: &Ports,
+    place: &Place,
+    head: &Head,
+    (after, limit): (u64, u64),
+    bytes: usize,
+) -> Result<Value, Error> {
     let end = head.count.min(after.saturating_add(limit));
     let (mut messages, mut size) = (Vec::new(), 0);
     for n in (after..end).step_by(32) {
-        for message in read_messages(&call.ports, &place, n, end.min(n + 32))? {
+        for message in read_messages(ports, place, n, end.min(n + 32))? {
             let value = serde_json::to_value(&message).unwrap_or(Value::Null);
             size += value.to_string().len();
             messages.push(value);
         }
-        if size > PAGE_BYTES {
+        if size > bytes {
             break;
         }
     }
-    let next = after + messages.len() as u64;
+    let next = after.saturating_add(messages.len() as u64);
     let next = (next < head.count && !messages.is_empty()).then_some(next);
-    let page = json!({"from": after, "messages": messages, "next": next, "count": head.count, "journal": head.jused});
-    Ok(Response::json(200, &page))
+    Ok(json!({"from": after, "messages": messages, "next": next, "count": head.count, "journal": head.jused}))
 }
 
 pub(super) fn fork(call: &Call) -> Answer {

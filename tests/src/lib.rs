@@ -2,12 +2,14 @@
 //! clock, and a store that counts its calls, checks the protocol's rules, and can be made to crash.
 #![cfg(not(target_family = "wasm"))]
 
+pub mod acp;
 mod appends;
 mod broken;
 mod crash;
 mod described;
 mod gate;
 mod heard;
+pub mod mcp;
 mod rules;
 mod survive;
 mod viewer;

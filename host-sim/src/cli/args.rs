@@ -28,6 +28,8 @@ use super::pause::ResumeArgs;
 use super::replay::ReplayArgs;
 use super::run::RunArgs;
 use super::serve::ServeArgs;
+use super::stdio::AcpArgs;
+use super::stdio::McpArgs;
 
 /// Durable agents from the command line.
 ///
@@ -102,6 +104,8 @@ pub enum Command {
     Run(RunArgs),
     Chat(ChatArgs),
     Serve(ServeArgs),
+    Acp(AcpArgs),
+    Mcp(McpArgs),
     Replay(ReplayArgs),
     Export(ExportArgs),
     Import(ImportArgs),

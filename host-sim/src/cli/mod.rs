@@ -47,6 +47,7 @@ mod serve;
 mod session;
 mod settings;
 mod spans;
+mod stdio;
 mod steer;
 mod stream;
 mod table;
@@ -102,6 +103,7 @@ async fn dispatch(cli: Cli, out: Out) -> Result<u8, Failure> {
         _ => config::settle(given)?,
     };
     match cli.command {
+        Command::Acp(args) => stdio::acp(args, given, out).await,
         Command::Agents(args) => agents::run(args, global, out).await,
         Command::Approve(args) => approve::approve(args, global, out).await,
         Command::Cancel(args) => cancel::run(args, global, out).await,
@@ -118,6 +120,7 @@ async fn dispatch(cli: Cli, out: Out) -> Result<u8, Failure> {
         Command::Fork(args) => fork::run(args, global, out).await,
         Command::Import(args) => import::run(args, global, out).await,
         Command::Inspect(args) => inspect::run(args, global, out).await,
+        Command::Mcp(args) => stdio::mcp(args, given, out).await,
         Command::Pause(args) => pause::pause(args, global, out).await,
         Command::Resume(args) => pause::resume(args, global, out).await,
         Command::Replay(args) => replay::run(args, global, out).await,

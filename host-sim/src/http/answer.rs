@@ -12,7 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::problem::Problem;
 use super::server::{Phase, Shared};
-use super::{local, request, stream};
+use super::{leave, local, request, stream};
 use crate::data::{self, Wait};
 use crate::error::HostError;
 use crate::telemetry::Telemetry;
@@ -60,12 +60,12 @@ impl Shared {
         if let (Some(telemetry), "/metrics") = (&self.options.metrics, parts.uri.path()) {
             return self.metrics(telemetry, headers, id).await;
         }
-        let response = self.respond(request, writing, id).await?;
+        let (response, left) = self.respond(request, writing, id).await?;
         let response = match response.wait.clone() {
             Some(wait) => self.wait(wait, headers, response, id).await,
             None => response,
         };
-        self.written(response)
+        self.written(response, left)
     }
 
     /// Metrics are for whom the component lets in: it is asked something that it tells clients only.
@@ -75,34 +75,39 @@ impl Shared {
         headers: Vec<(String, String)>,
         id: &str,
     ) -> Result<Response, Problem> {
-        let asked = self.respond(data::Request { headers, ..data::Request::get("/v1/agents") }, None, id).await?;
+        let request = data::Request { headers, ..data::Request::get("/v1/agents") };
+        let (asked, _) = self.respond(request, None, id).await?;
         if asked.status != 200 {
-            return self.written(asked);
+            return self.written(asked, None);
         }
         Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], telemetry.metrics().render()).into_response())
     }
 
     /// Hands a request to the component. It is answered to its end even when the caller leaves: a call that is dropped
-    /// is a crash, and everybody could make as many as he likes.
+    /// is a crash, and everybody could make as many as he likes. What it wants to be told when he leaves, it is told then,
+    /// too.
     async fn respond(
-        &self,
+        self: &Arc<Self>,
         request: data::Request,
         writing: Option<OwnedSemaphorePermit>,
         id: &str,
-    ) -> Result<data::Response, Problem> {
+    ) -> Result<(data::Response, Option<leave::Watch>), Problem> {
         let busy = |_| Problem::busy("requests", self.options.requests);
         let permit = self.requests.clone().try_acquire_owned().map_err(busy)?;
-        let host = self.host.clone();
+        let shared = self.clone();
         let answered = tokio::spawn(async move {
             let _held = (permit, writing);
-            host.respond(request).await
+            let headers = request.headers.clone();
+            let mut response = shared.host.respond(request).await?;
+            let left = response.left.take().map(|path| leave::Watch::new(&shared, path, headers));
+            Ok((response, left))
         });
         let broken = |text: String| HostError::Trapped { export: "respond", reason: text, panic: None };
         let answered = answered.await.unwrap_or_else(|error| Err(broken(error.to_string())));
-        let answered = answered.and_then(|response| match response.status {
+        let answered = answered.and_then(|(response, left)| match response.status {
             // The transport's own.
             100..=199 => Err(HostError::Broken { export: "respond", text: format!("status {}", response.status) }),
-            _ => Ok(response),
+            _ => Ok((response, left)),
         });
         answered.map_err(|error| {
             if !matches!(error, HostError::Closed) {
@@ -113,7 +118,13 @@ impl Shared {
     }
 
     /// Waits as the component wishes, and gives the answer of afterwards; `now` when the time passes first.
-    async fn wait(&self, wait: Wait, headers: Vec<(String, String)>, now: data::Response, id: &str) -> data::Response {
+    async fn wait(
+        self: &Arc<Self>,
+        wait: Wait,
+        headers: Vec<(String, String)>,
+        now: data::Response,
+        id: &str,
+    ) -> data::Response {
         let Wait { tail, ms, then } = wait;
         let limit = Duration::from_millis(ms.into());
         if tokio::time::timeout(limit, self.ended(tail)).await != Ok(true) {
@@ -121,7 +132,7 @@ impl Shared {
         }
         let request = data::Request { headers, ..data::Request::get(then) };
         // What was answered at first stays true.
-        self.respond(request, None, id).await.unwrap_or(now)
+        self.respond(request, None, id).await.map_or(now, |(response, _)| response)
     }
 
     /// Waits until a feed has ended; false when this server stops first.
@@ -151,14 +162,18 @@ impl Shared {
         }
     }
 
-    fn written(self: &Arc<Self>, response: data::Response) -> Result<Response, Problem> {
+    fn written(self: &Arc<Self>, response: data::Response, left: Option<leave::Watch>) -> Result<Response, Problem> {
         let data::Response { status, headers, body, .. } = response;
         let mut written = match body {
-            data::Body::Bytes(bytes) => Response::new(Body::from(bytes)),
+            data::Body::Bytes(bytes) => {
+                // What is whole is on its way; whether it arrives, nobody can know.
+                left.map(leave::Watch::over);
+                Response::new(Body::from(bytes))
+            }
             data::Body::Stream(tail) => {
                 let busy = |_| Problem::busy("streams", self.options.streams);
                 let permit = self.streams.clone().try_acquire_owned().map_err(busy)?;
-                let mut response = Response::new(Body::new(stream::start(self, tail, permit)));
+                let mut response = Response::new(Body::new(stream::start(self, tail, permit, left)));
                 // For proxies that would hold it back.
                 response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
                 response

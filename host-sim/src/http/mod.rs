@@ -16,6 +16,7 @@
 //! ```
 
 mod answer;
+mod leave;
 mod local;
 mod options;
 mod patience;

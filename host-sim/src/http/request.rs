@@ -19,6 +19,8 @@ const PATH_BYTES_MAX: usize = 8 << 10;
 const METHOD_BYTES_MAX: usize = 32;
 /// Largest body, in bytes.
 const BODY_BYTES_MAX: usize = 262_144;
+/// Headers by which a host says what nobody else can know: over the network they mean nothing.
+const OF_THE_HOST: [&str; 2] = ["writ-transport", "writ-connection"];
 /// So many bytes of a body that is too large are read and thrown away, so that who is still sending gets to the answer.
 const DISCARD_BYTES_MAX: usize = 4 << 20;
 /// And for so long at most.
@@ -56,7 +58,7 @@ fn headers(parts: &Parts) -> Result<Vec<(String, String)>, Problem> {
         })?;
         Ok((name.as_str().to_owned(), value.to_owned()))
     };
-    parts.headers.iter().map(text).collect()
+    parts.headers.iter().filter(|(name, _)| !OF_THE_HOST.contains(&name.as_str())).map(text).collect()
 }
 
 async fn body(parts: &Parts, mut body: Body, patience: Duration) -> Result<Vec<u8>, Problem> {

@@ -174,6 +174,7 @@ fn writes_max(options: &ServeOptions) -> u32 {
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let router = Router::new().fallback(answer).with_state(shared.clone());
     let mut connections = JoinSet::new();
+    let _ends = Ends(&shared);
     loop {
         let accepted = tokio::select! {
             () = shared.reaches(Phase::Ending) => break,
@@ -189,6 +190,15 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let all = async { while connections.join_next().await.is_some() {} };
     // Those that are left are cut off.
     let _ = tokio::time::timeout(LAST_WORDS, all).await;
+}
+
+/// A server that is dropped stops, too: what its connections were waiting for is not given up.
+struct Ends<'a>(&'a Shared);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.phase.send_replace(Phase::Ending);
+    }
 }
 
 /// One connection, until it ends. Errors are the caller's: there is nobody left to tell.

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
 use super::server::{Phase, Shared};
-use super::sse;
+use super::{leave, sse};
 use crate::data::{RuntimeError, Tail};
 use crate::error::HostError;
 
@@ -17,15 +17,24 @@ const FAILURES_MAX: u32 = 5;
 /// Between two such looks.
 const FAILURE_WAIT: Duration = Duration::from_secs(1);
 
-/// Starts a stream; gives its body. It holds one page of frames at most, and waits for its reader with the next.
-pub(super) fn start(shared: &Arc<Shared>, tail: Tail, permit: OwnedSemaphorePermit) -> sse::Pieces {
+/// Starts a stream; gives its body. It holds one page of frames at most, and waits for its reader with the next. When the
+/// reader leaves before the end, `left` says what is to be done.
+pub(super) fn start(
+    shared: &Arc<Shared>,
+    tail: Tail,
+    permit: OwnedSemaphorePermit,
+    left: Option<leave::Watch>,
+) -> sse::Pieces {
     let (pieces, body) = mpsc::channel(1);
     let shared = shared.clone();
     tokio::spawn(async move {
         let _permit = permit;
         let _open = shared.options.metrics.as_ref().map(|telemetry| telemetry.metrics().stream());
-        // It fails when the reader has left, and then there is nobody to tell.
-        let _ = tell(&shared, tail, pieces).await;
+        match tell(&shared, tail, pieces).await {
+            Ok(()) => drop(left.map(leave::Watch::over)),
+            // There is nobody to tell.
+            Err(Left) => drop(left),
+        }
     });
     sse::Pieces(body)
 }

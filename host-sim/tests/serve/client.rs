@@ -142,6 +142,13 @@ impl Client {
         soon("an event", self.next_event()).await
     }
 
+    /// The first event of an answer that must be a stream.
+    pub async fn event_after_head(&mut self) -> Event {
+        let head = self.head().await.expect("an answer");
+        assert_eq!((head.status, head.header("content-type")), (200, Some("text/event-stream")));
+        self.event().await.expect("an event")
+    }
+
     async fn next_event(&mut self) -> Option<Event> {
         loop {
             let block = self.block().await?;

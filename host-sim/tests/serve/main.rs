@@ -9,6 +9,7 @@ mod hostile;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod load;
+mod mcp;
 mod process;
 mod readme;
 mod requests;

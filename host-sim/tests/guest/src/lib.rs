@@ -28,6 +28,7 @@ impl Guest for Component {
             body: Body::Bytes(vec![]),
             work: vec![],
             wait: None,
+            left: None,
         };
         match request.path.as_str() {
             "/echo" => {
