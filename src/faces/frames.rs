@@ -31,12 +31,12 @@ pub struct Frames {
 
 /// A page of a feed after a number.
 pub fn frames(ports: &Ports, feed: &Feed, after: u64) -> Result<Frames, Refusal> {
-    let page = follow(ports, feed, after)?;
     match &feed.face {
-        Face::Thread => Ok(thread(page)),
-        Face::Mcp(request) => mcp::frames(ports, feed, request, after, page),
-        Face::A2a(request) => a2a::frames(ports, feed, request, after, page),
-        Face::Acp(request) => acp::frames(ports, feed, request, after, page),
+        Face::Thread => Ok(thread(follow(ports, feed, after)?)),
+        Face::Mcp(request) => mcp::frames(ports, feed, request, after, follow(ports, feed, after)?),
+        // It begins with a frame of its own, and so has numbers of its own.
+        Face::A2a(request) => a2a::frames(ports, feed, request, after),
+        Face::Acp(request) => acp::frames(ports, feed, request, after, follow(ports, feed, after)?),
     }
 }
 

@@ -16,7 +16,7 @@ mod thread;
 pub use answer::{Body, Response, Signal, Tail, Wait, Work};
 pub use call::{Request, respond};
 pub use frames::{Frame, Frames, frames};
-pub use routes::{Access, ROUTES, Route};
+pub use routes::{Access, FACES, ROUTES, Route};
 
 /// The description of the thread API, OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("openapi.json");

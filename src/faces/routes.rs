@@ -2,7 +2,7 @@
 
 use super::answer::Response;
 use super::call::Call;
-use super::{stream, thread};
+use super::{a2a, stream, thread};
 use crate::error::Refusal;
 
 /// Who may use a route.
@@ -20,14 +20,14 @@ pub enum Access {
 pub struct Route {
     /// The method.
     pub method: &'static str,
-    /// The path; `{name}` stands for one segment.
+    /// The path; `{name}` stands for one segment, `{name}:verb` for one that ends so.
     pub path: &'static str,
     /// Who may use it.
     pub access: Access,
     pub(super) answer: fn(&Call) -> Result<Response, Refusal>,
 }
 
-/// All routes.
+/// The routes of the thread API.
 pub const ROUTES: &[Route] = &[
     open("GET", "/healthz", thread::health),
     open("GET", "/v1/openapi.json", thread::openapi),
@@ -57,6 +57,9 @@ pub const ROUTES: &[Route] = &[
         answer: stream::stream,
     },
 ];
+
+/// The routes of the other faces, each with its own description.
+pub const FACES: &[&[Route]] = &[a2a::ROUTES];
 
 type Answer = fn(&Call) -> Result<Response, Refusal>;
 
