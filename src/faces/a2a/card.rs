@@ -49,9 +49,10 @@ fn document(call: &Call) -> Result<Value, Refusal> {
         }
         interface
     };
-    // The default agent first, without a tenant; then each agent by its name, if there are several.
+    // The default agent has no tenant. The others are not listed beside it: of several interfaces of one binding some
+    // clients take the first, and some the last. Their skills name them, and a request may.
     let mut tenants: Vec<Option<&str>> = default.map(|_| None).into_iter().collect();
-    if default.is_none() || agents.len() > 1 {
+    if default.is_none() {
         tenants.extend(agents.iter().map(|a| Some(a.name.as_str())));
     }
     let interfaces: Vec<Value> =
