@@ -120,7 +120,7 @@ fn find(call: &Call, tenant: Option<&str>, id: &str) -> Result<Submission, Fault
     if fits { Ok(sub) } else { Err(Fault::task_not_found()) }
 }
 
-fn named<'a>(params: &'a Params) -> Result<(Option<&'a str>, &'a str), Fault> {
+fn named(params: &Params) -> Result<(Option<&str>, &str), Fault> {
     let mut fields = Fields::of(params, "");
     let id = fields.required("id", ID_BYTES_MAX);
     fields.done()?;
