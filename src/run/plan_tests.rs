@@ -76,7 +76,7 @@ fn thread(head: Head, b: State, cancels: &[&str]) -> Snapshot {
     entries.extend(cancels.iter().enumerate().map(|(i, id)| (2 + i as u64, Entry::Cancel((*id).into()))));
     let a = if head.pos > 0 && head.op.is_none() { State::Settled } else { State::Running };
     let records = [("A".to_owned(), record(5_000, a)), ("B".to_owned(), record(5_000, b))].into();
-    let inbox = Inbox { next: entries.len() as u64, closed: None };
+    let inbox = Inbox { next: entries.len() as u64, ..Inbox::default() };
     Snapshot { inbox, head: Some(head), entries, records, paused: Vec::new(), agent_paused: false, now: NOW }
 }
 
