@@ -31,9 +31,11 @@ reply = "seen"
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_tells_a_task_from_beginning_to_end() {
     for wire in Wire::BOTH {
-        let world = World::new(SCRIPT).await;
+        let mut world = World::new(SCRIPT).await;
+        let gate = Gate::close(&mut world).await;
         let mut stream = world.a2a_stream(wire, "SendStreamingMessage", &to_send("hi")).await;
         stream.look(&world.host).await;
+        gate.open();
         assert!(stream.short()[0].starts_with("task "), "{:?}", stream.short());
         stream.finish(&world.host).await;
         let short = stream.short();
@@ -73,8 +75,11 @@ async fn pieces_and_calls_are_told() {
     stream.finish(&world.host).await;
     assert_eq!(stream.result(), "Hello, you all.");
 
+    let mut world = World::new(SCRIPT).await;
+    let gate = Gate::close(&mut world).await;
     let mut stream = world.a2a_stream(Wire::Rest, "SendStreamingMessage", &to_send("look")).await;
     stream.look(&world.host).await;
+    gate.open();
     stream.finish(&world.host).await;
     let updates: Vec<_> = stream.told.iter().map(|v| &v["statusUpdate"]).collect();
     let calls = updates.iter().find(|u| u["metadata"]["toolCalls"].is_array()).expect("calls");
