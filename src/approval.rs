@@ -86,11 +86,13 @@ pub fn questions(ports: &Ports, id: &str, sub: &Submission) -> Result<Vec<Questi
     }
 }
 
-/// The questions of an operation. Costs a read if there are any.
+/// The questions of an operation that nobody has answered yet. Costs two reads if there are any.
 pub fn questions_of(ports: &Ports, place: &Place, op: &Op) -> Result<Vec<Question>, Error> {
-    if op.asked().next().is_none() {
+    let marks: Vec<String> = op.asked().map(|(i, ..)| keys::answer(&op.sub, &op.call_name(i))).collect();
+    if marks.is_empty() {
         return Ok(Vec::new());
     }
+    let answered = store::read_many(ports.store, &marks)?;
     let n = op.base.saturating_sub(1);
     let message = read_messages(ports, place, n, n + 1)?.pop();
     let calls = message.as_ref().map(|m| m.calls()).unwrap_or_default();
@@ -102,7 +104,8 @@ pub fn questions_of(ports: &Ports, place: &Place, op: &Op) -> Result<Vec<Questio
         asked: asked.at,
         expires: asked.expires,
     };
-    Ok(op.asked().map(question).collect())
+    let open = op.asked().zip(answered).filter(|(_, mark)| mark.is_none());
+    Ok(open.map(|(asked, _)| question(asked)).collect())
 }
 
 /// Answers a question of an owner's submission, durably, once (C13). The first answer wins; the same one again is taken as

@@ -113,7 +113,7 @@ async fn a_denial_is_told_to_the_model_and_nothing_runs() {
     assert_eq!(answer(&world, &view, &no(&view, 0)).await.status, 202);
     assert_eq!(
         world.transcript("t").await[3..],
-        ["toolResult: A person denied this call: it was not run. Why: Ask first.", "assistant: Done."]
+        ["toolResult(denied): A person denied this call: it was not run. Why: Ask first.", "assistant: Done."]
     );
     assert_eq!(paid(&world), [0_u32; 0]);
     world.check().await;
@@ -176,7 +176,10 @@ async fn what_nobody_answers_in_time_is_denied() {
     world.host.settled().await;
     let done = world.submission(view["id"].as_str().expect("an id")).await;
     assert_eq!((&done["outcome"]["text"], &done["attempt"]), (&json!("Done."), &json!(1)), "{done}");
-    assert_eq!(world.transcript("t").await[3], "toolResult: Nobody approved this call in time: it was not run.");
+    assert_eq!(
+        world.transcript("t").await[3],
+        "toolResult(denied): Nobody approved this call in time: it was not run."
+    );
     assert_eq!(code(&answer(&world, &view, &yes(&view, 0)).await), (409, "expired".into()));
     assert_eq!(paid(&world), [0_u32; 0]);
     world.check().await;
@@ -192,7 +195,7 @@ async fn a_cancel_ends_the_wait() {
     world.host.settled().await;
     assert_eq!(world.submission(id).await["outcome"], json!({"status": "aborted", "reason": "cancelled"}));
     let last = world.transcript("t").await.pop().expect("messages");
-    assert_eq!(last, "toolResult: The submission ended before anybody had approved this call: it was not run.");
+    assert_eq!(last, "toolResult(notRun): The submission ended before anybody had approved this call: it was not run.");
     assert_eq!(code(&answer(&world, &view, &yes(&view, 0)).await), (409, "closed".into()));
     world.check().await;
 }
@@ -201,9 +204,10 @@ async fn a_cancel_ends_the_wait() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_holds_an_answer_back_and_a_deletion_ends_it() {
     let world = world().await;
-    let first = world.accept("other", "k", "hi").await;
+    world.accept("t", "k", "hi").await;
     world.host.settled().await;
-    assert_eq!(world.submission(&first).await["state"], "settled");
+    assert_eq!(world.delete("t").await.status, 202);
+    world.host.settled().await;
     let keys = world.store.count().await.unwrap();
     let view = asking(&world, "twice").await;
     let path = format!("/v1/submissions/{}", view["id"].as_str().expect("an id"));
@@ -221,9 +225,7 @@ async fn a_pause_holds_an_answer_back_and_a_deletion_ends_it() {
     assert_eq!(world.delete("t").await.status, 202);
     world.host.settled().await;
     assert_eq!(paid(&world), [1]);
-    let queue_of_t = u64::from(view["partition"] != world.submission(&first).await["partition"]);
-    let left = world.store.count().await.unwrap();
-    assert!((keys..=keys + 3 * queue_of_t).contains(&left), "{left} keys, {keys} before");
+    assert_eq!(world.store.count().await.unwrap(), keys, "nothing is left behind");
     world.check().await;
 }
 
@@ -236,8 +238,9 @@ async fn an_operator_can_have_a_person_asked() {
     let view = asking(&world, "pay").await;
     assert_eq!(view["questions"][0]["tool"], "look", "{view}");
     assert_eq!(answer(&world, &view, &yes(&view, 0)).await.status, 202);
-    let done = world.submission(view["id"].as_str().expect("an id")).await;
-    assert_eq!(done["outcome"]["text"], "Done.", "{done}");
+    let looked = world.log.executions().iter().filter(|e| e.name == "look").count();
+    let next = world.submission(view["id"].as_str().expect("an id")).await;
+    assert_eq!((looked, &next["questions"][0]["tool"]), (1, &json!("pay")), "{next}");
     world.check().await;
 }
 

@@ -156,12 +156,14 @@ impl<'r, 'a> Turn<'r, 'a> {
         let call = &mut self.op.calls[i];
         call.asked = None;
         call.approval = Some(answer.clone());
+        let open = self.op.asked().count();
         let event = json!({
             "type": "answered",
             "submission": self.id,
             "call": name,
             "decision": answer.verdict,
             "by": answer.by,
+            "open": open,
         });
         self.s.tell(event);
         let text = match (answer.verdict, &answer.reason) {

@@ -165,7 +165,11 @@ fn events(ports: &Ports, telling: &Telling, id: &str, event: &Value) -> Result<V
             let message = question::asked(id, context, &questions);
             vec![status(telling, id, of_state("INPUT_REQUIRED", None, Some(message)), Value::Null)]
         }
-        "answered" => working(None, json!({"answered": {"call": event["call"], "decision": event["decision"]}})),
+        "answered" => {
+            let metadata = json!({"answered": {"call": event["call"], "decision": event["decision"]}});
+            let state = if event["open"].as_u64().unwrap_or(0) > 0 { "INPUT_REQUIRED" } else { "WORKING" };
+            vec![status(telling, id, of_state(state, None, None), metadata)]
+        }
         "settled" => settled(ports, telling, id)?,
         "gone" => vec![gone(telling, id)],
         _ => Vec::new(),
