@@ -1,11 +1,29 @@
 //! Approvals: a tool that is declared `ask` runs only after a person has said yes.
+//!
+//! The question is a fact of the session head: the run ends, and no attempt is spent while it stands. The answer is an input
+//! like a cancel: a mark and an inbox entry, written once under **Q**; that nobody answered in time is an answer, too, so
+//! that the two can't both win (trap 12). The head alone executes it, by the rows P7a and P7e of `run::plan`.
 
 use crate::admission::Accepted;
+use crate::canon;
 use crate::error::{Error, Problem, Refusal};
-use crate::ports::Ports;
+use crate::id::{self, Place};
+use crate::keys;
+use crate::ports::{Guard, Ports};
 use crate::prelude::*;
-use crate::record::Submission;
-use serde_json::Value;
+use crate::record::*;
+use crate::session::message::{Role, read_messages};
+use crate::store::{self, Sent, Stop, put, read};
+use serde_json::{Value, json};
+
+/// Longest reason of a denial, in bytes.
+pub const REASON_BYTES_MAX: usize = 1000;
+
+/// How often a request starts over before it gives up with 503.
+const TRIES: u32 = 64;
+
+/// Questions that one commit answers for those who did not.
+const EXPIRIES_MAX: usize = 16;
 
 /// A question that waits for its answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +34,7 @@ pub struct Question {
     pub tool: String,
     /// Its arguments.
     pub arguments: Value,
-    /// SHA-256 over tool and arguments: an answer names it to be sure what it is about.
+    /// Hash of tool and arguments: an answer may name it, to be sure what it is about.
     pub hash: String,
     /// Since when, Unix ms.
     pub asked: u64,
@@ -33,23 +51,209 @@ pub enum Decision {
     Deny(Option<String>),
 }
 
-/// The questions that a submission waits for, in the order of its calls; none of one that has settled.
-pub fn questions(_: &Ports, _: &str, _: &Submission) -> Result<Vec<Question>, Error> {
-    Ok(Vec::new())
+impl Decision {
+    fn verdict(&self) -> Verdict {
+        match self {
+            Self::Approve => Verdict::Approved,
+            Self::Deny(_) => Verdict::Denied,
+        }
+    }
 }
 
-/// Answers a question of an owner's submission, durably. The first answer wins; the same one again is taken as said.
+/// Hash of a call's tool and arguments.
+pub fn hash(tool: &str, arguments: &Value) -> String {
+    canon::hash(&json!({"tool": tool, "arguments": arguments}))
+}
+
+/// Why a submission waits for a person, in a sentence.
+pub fn reason(op: &Op) -> String {
+    let calls: Vec<String> =
+        op.asked().map(|(i, call, _)| format!("{} (call {})", call.name, op.call_name(i))).collect();
+    format!("It waits for approval of {}.", calls.join(", "))
+}
+
+/// The questions that a submission waits for, in the order of its calls; none of one that has settled.
+pub fn questions(ports: &Ports, id: &str, sub: &Submission) -> Result<Vec<Question>, Error> {
+    if sub.is_settled() {
+        return Ok(Vec::new());
+    }
+    let place = Place { partition: id::partition_of_id(id).unwrap_or_default(), tag: sub.tag.clone() };
+    let [head] = read(ports.store, [place.head()])?;
+    let head: Option<Head> = decode_opt(&place.head(), &head)?;
+    match head.as_ref().and_then(|h| h.op.as_ref()).filter(|op| op.sub == id) {
+        Some(op) => questions_of(ports, &place, op),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The questions of an operation. Costs a read if there are any.
+pub fn questions_of(ports: &Ports, place: &Place, op: &Op) -> Result<Vec<Question>, Error> {
+    if op.asked().next().is_none() {
+        return Ok(Vec::new());
+    }
+    let n = op.base.saturating_sub(1);
+    let message = read_messages(ports, place, n, n + 1)?.pop();
+    let calls = message.as_ref().map(|m| m.calls()).unwrap_or_default();
+    let question = |(i, call, asked): (usize, &Call, &Asked)| Question {
+        call: op.call_name(i),
+        tool: call.name.clone(),
+        arguments: calls.get(i).map(|c| c.arguments.clone()).unwrap_or_default(),
+        hash: asked.hash.clone(),
+        asked: asked.at,
+        expires: asked.expires,
+    };
+    Ok(op.asked().map(question).collect())
+}
+
+/// Answers a question of an owner's submission, durably, once (C13). The first answer wins; the same one again is taken as
+/// said, also after the call has run.
 ///
 /// # Errors
-/// 404 as for what is missing; 409 `answered` when it was decided otherwise or has expired, `closed` when the call does not wait (any more),
-/// `other-arguments` when `hash` is of another call.
+/// 404 as for what is missing. 409 `answered` when it was decided otherwise, `expired` when it is too late, `closed` when the
+/// call does not wait, `other-arguments` when `hash` is of another call. Nothing is stored then.
 pub fn answer(
-    _: Ports,
-    _owner: &str,
-    _id: &str,
-    _call: &str,
-    _hash: Option<&str>,
-    _: Decision,
+    ports: Ports,
+    owner: &str,
+    id: &str,
+    call: &str,
+    hash: Option<&str>,
+    decision: Decision,
 ) -> Result<Accepted, Refusal> {
-    Err(Problem::new(409, "closed", "This call does not wait for an answer.").into())
+    if let Decision::Deny(Some(reason)) = &decision
+        && reason.len() > REASON_BYTES_MAX
+    {
+        let text = format!("The reason is {} bytes; at most {REASON_BYTES_MAX} are kept.", reason.len());
+        return Err(Problem::field("reason", text).with("limit", REASON_BYTES_MAX).into());
+    }
+    for _ in 0..TRIES {
+        let partition = id::partition_of_id(id).ok_or_else(Problem::not_found)?;
+        let wanted = [keys::queue(partition), keys::sub(id), keys::answer(id, call)];
+        let [queue, sub, mark] = read(ports.store, wanted.clone())?;
+        let sub: Submission = decode_opt(&wanted[1], &sub)?.ok_or_else(Problem::not_found)?;
+        if sub.address.owner != owner {
+            return Err(Problem::not_found().into());
+        }
+        let place = Place { partition, tag: sub.tag.clone() };
+        if let Some(mark) = decode_opt::<Approval>(&wanted[2], &mark)? {
+            return again(&mark, &decision, call).map(|()| Accepted { id: id.to_owned(), sub, place });
+        }
+        // Read after the guard (R3). What the head says may be over by the time of the commit: then the answer finds
+        // nothing to do, and the run drops it.
+        let theirs = [place.head(), place.inbox()];
+        let [head, inbox] = read(ports.store, theirs.clone())?;
+        let head: Option<Head> = decode_opt(&theirs[0], &head)?;
+        let inbox: Option<Inbox> = decode_opt(&theirs[1], &inbox)?;
+        let (Some(head), Some(inbox)) = (head, inbox.filter(|inbox| inbox.closed.is_none())) else {
+            return Err(Problem::not_found().into());
+        };
+        let op = head.op.as_ref().filter(|op| op.sub == id);
+        let asked = op.and_then(|op| op.asked().find(|(i, ..)| op.call_name(*i) == call));
+        let Some((_, _, asked)) = asked else {
+            let given = given(&ports, &place, op, id, call)?.ok_or_else(closed)?;
+            return again(&given, &decision, call).map(|()| Accepted { id: id.to_owned(), sub, place });
+        };
+        if hash.is_some_and(|hash| hash != asked.hash) {
+            let text = "The answer is about other arguments than this call has. Look at the question again.";
+            return Err(Problem::new(409, "other-arguments", text).with("hash", asked.hash.as_str()).into());
+        }
+        let now = ports.clock.now();
+        if asked.expires <= now {
+            let text = format!("The answer to call {call} came too late: it had to come before {}.", asked.expires);
+            return Err(Problem::new(409, "expired", text).into());
+        }
+        let reason = match &decision {
+            Decision::Deny(reason) => reason.clone(),
+            Decision::Approve => None,
+        };
+        let approval = Approval { verdict: decision.verdict(), by: Some(owner.to_owned()), at: now, reason };
+        let new = Queue { nonce: nonce(ports.clock), ..decode_opt(&wanted[0], &queue)?.unwrap_or_default() };
+        let entry = Entry::Answer { submission: id.to_owned(), call: call.to_owned() };
+        let writes = [
+            put(keys::queue(partition), &new),
+            put(keys::answer(id, call), &approval),
+            put(place.entry(inbox.next), &entry),
+            put(place.inbox(), &Inbox { next: inbox.next + 1, ..inbox }),
+        ];
+        let guard = Guard { key: keys::queue(partition), expect: queue };
+        if store::commit(ports.store, guard, &writes)? == Sent::Committed {
+            return Ok(Accepted { id: id.to_owned(), sub, place });
+        }
+    }
+    Err(Problem::new(503, "try-again", "The store is too busy. Answer again.").into())
+}
+
+/// Answers the questions of a thread that are too late, for those who did not (P7e). Late or repeated it changes nothing: an
+/// answer to what does not wait any more is dropped (R6).
+pub(crate) fn expire(ports: &Ports, place: &Place) -> Result<(), Stop> {
+    for _ in 0..TRIES {
+        let wanted = [keys::queue(place.partition), place.head(), place.inbox()];
+        let [queue, head, inbox] = read(ports.store, wanted.clone())?;
+        let head: Option<Head> = decode_opt(&wanted[1], &head)?;
+        let inbox: Option<Inbox> = decode_opt(&wanted[2], &inbox)?;
+        let Some(op) = head.and_then(|head| head.op) else { return Ok(()) };
+        let Some(mut inbox) = inbox.filter(|inbox| inbox.closed.is_none()) else { return Ok(()) };
+        let now = ports.clock.now();
+        let late = op.asked().filter(|(_, _, asked)| asked.expires <= now).map(|(i, ..)| op.call_name(i));
+        let late: Vec<String> = late.take(EXPIRIES_MAX).collect();
+        let marks: Vec<String> = late.iter().map(|call| keys::answer(&op.sub, call)).collect();
+        let stored = store::read_many(ports.store, &marks)?;
+        let approval = Approval { verdict: Verdict::Expired, by: None, at: now, reason: None };
+        let new = Queue { nonce: nonce(ports.clock), ..decode_opt(&wanted[0], &queue)?.unwrap_or_default() };
+        let mut writes = vec![put(keys::queue(place.partition), &new)];
+        for (call, (mark, stored)) in late.into_iter().zip(marks.into_iter().zip(stored)) {
+            if stored.is_none() {
+                let entry = Entry::Answer { submission: op.sub.clone(), call };
+                writes.extend([put(mark, &approval), put(place.entry(inbox.next), &entry)]);
+                inbox.next += 1;
+            }
+        }
+        if writes.len() == 1 {
+            return Ok(());
+        }
+        writes.push(put(place.inbox(), &inbox));
+        let guard = Guard { key: keys::queue(place.partition), expect: queue };
+        if store::commit(ports.store, guard, &writes)? == Sent::Committed {
+            return Ok(());
+        }
+    }
+    Err(Stop::Failed(Error::Unavailable("the store is too busy to note that a question has expired".into())))
+}
+
+/// How a question was answered that does not wait any more: from the head while its batch is open, then from its result.
+fn given(ports: &Ports, place: &Place, op: Option<&Op>, id: &str, call: &str) -> Result<Option<Approval>, Error> {
+    let Some((n, i)) = call.split_once('.').and_then(|(n, i)| Some((n.parse::<u64>().ok()?, i.parse::<u64>().ok()?)))
+    else {
+        return Ok(None);
+    };
+    let open = op.filter(|op| op.base == n.saturating_add(1));
+    if let Some(approval) = open.and_then(|op| op.calls.get(i as usize)?.approval.clone()) {
+        return Ok(Some(approval));
+    }
+    let at = n.saturating_add(i).saturating_add(1);
+    let [value] = read(ports.store, [place.message(at)])?;
+    if value.is_none() {
+        return Ok(None);
+    }
+    let result = read_messages(ports, place, at, at.saturating_add(1))?.pop();
+    let ours = |m: &crate::session::Message| {
+        m.role == Role::ToolResult && m.submission.as_deref() == Some(id) && m.call.as_deref() == Some(call)
+    };
+    Ok(result.filter(ours).and_then(|m| m.approval))
+}
+
+/// An answer to what is answered: the same one is taken as said.
+fn again(given: &Approval, decision: &Decision, call: &str) -> Result<(), Refusal> {
+    if given.verdict == decision.verdict() {
+        return Ok(());
+    }
+    let problem = match given.verdict {
+        Verdict::Approved => Problem::new(409, "answered", format!("Call {call} was approved already.")),
+        Verdict::Denied => Problem::new(409, "answered", format!("Call {call} was denied already.")),
+        Verdict::Expired => Problem::new(409, "expired", format!("Nobody answered call {call} in time.")),
+    };
+    Err(problem.with("decision", json!(given.verdict)).into())
+}
+
+fn closed() -> Problem {
+    Problem::new(409, "closed", "This call does not wait for an answer.")
 }

@@ -42,7 +42,8 @@ pub fn explain(ports: &Ports, id: &str, sub: &Submission) -> Result<Value, Error
         for (i, call) in op.calls.iter().enumerate() {
             let n = op.base + i as u64;
             wanted.push((place.message(n), format!("the result of call {} ({})", call.name, n)));
-            let name = format!("{}.{i}", op.base.saturating_sub(1));
+            let name = op.call_name(i);
+            wanted.push((keys::answer(id, &name), format!("the answer to the question of {}", call.name)));
             for step in 0..call.steps.min(16) {
                 wanted.push((keys::step(id, &name, step), format!("a recorded step of {}", call.name)));
             }

@@ -238,8 +238,11 @@ impl Chunk {
     }
 }
 
-/// An event with the messages that it names, as far as they fit a page.
+/// An event with the messages that it names, as far as they fit a page; a question with the arguments of its calls.
 fn whole(ports: &Ports, place: &Place, event: &Value) -> Result<Value, Error> {
+    if event["type"] == "question" {
+        return asked(ports, place, event);
+    }
     if event["type"] != "messages" {
         return Ok(event.clone());
     }
@@ -259,4 +262,21 @@ fn whole(ports: &Ports, place: &Place, event: &Value) -> Result<Value, Error> {
         messages.push(shown);
     }
     Ok(json!({"type": "messages", "submission": event["submission"], "messages": messages}))
+}
+
+/// Questions, each with the arguments of its call.
+fn asked(ports: &Ports, place: &Place, event: &Value) -> Result<Value, Error> {
+    let mut event = event.clone();
+    let name = event["questions"][0]["call"].as_str().unwrap_or_default().to_owned();
+    let number = name.split_once('.').and_then(|(number, _)| number.parse::<u64>().ok());
+    let Some(number) = number else { return Ok(event) };
+    let message = read_messages(ports, place, number, number + 1)?.pop();
+    let calls = message.as_ref().map(|m| m.calls()).unwrap_or_default();
+    for question in event["questions"].as_array_mut().into_iter().flatten() {
+        let place = question["call"].as_str().and_then(|call| call.split_once('.')?.1.parse::<usize>().ok());
+        if let Some(call) = place.and_then(|i| calls.get(i)) {
+            question["arguments"] = call.arguments.clone();
+        }
+    }
+    Ok(event)
 }

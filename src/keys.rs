@@ -42,6 +42,11 @@ pub fn cancel(id: &str) -> String {
     format!("{}/cancel", sub(id))
 }
 
+/// The answer to the question of a call; `call` is `<message>.<index>`.
+pub fn answer(id: &str, call: &str) -> String {
+    format!("{}/answer/{call}", sub(id))
+}
+
 /// The mark that a submission is paused.
 pub fn pause(id: &str) -> String {
     format!("{}/pause", sub(id))

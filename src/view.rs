@@ -1,5 +1,6 @@
 //! What people and faces see of the store: submissions, threads, messages. Stored facts, never folded from text.
 
+use crate::approval::{self, Question};
 use crate::error::{Error, Problem, Refusal};
 use crate::id::{self, Address, Place};
 use crate::keys::{self, List};
@@ -70,10 +71,28 @@ pub fn submission(ports: &Ports, id: &str, sub: &Submission) -> Result<Value, Er
         Some(_) => Some("It is paused."),
         None => by_agent.then_some("Its agent is paused."),
     };
-    let (state, reason) = state(decode_opt(&wanted[0], &head)?.as_ref(), id, sub, paused);
+    let head: Option<Head> = decode_opt(&wanted[0], &head)?;
+    let (state, reason) = state(head.as_ref(), id, sub, paused);
     view["state"] = json!(state);
     view["reason"] = json!(reason);
+    if let Some(op) = head.as_ref().and_then(|h| h.op.as_ref()).filter(|op| op.sub == id) {
+        let questions = approval::questions_of(ports, &place, op)?;
+        if !questions.is_empty() {
+            view["questions"] = questions.iter().map(question).collect();
+        }
+    }
     Ok(view)
+}
+
+fn question(question: &Question) -> Value {
+    json!({
+        "call": question.call,
+        "tool": question.tool,
+        "arguments": question.arguments,
+        "hash": question.hash,
+        "asked": question.asked,
+        "expires": question.expires,
+    })
 }
 
 /// The state of an unsettled submission, and a sentence that says why.
@@ -95,7 +114,7 @@ pub fn state(head: Option<&Head>, id: &str, sub: &Submission, paused: Option<&st
             None => ("queued", "It is accepted and waits for a run.".into()),
         };
     };
-    let open: Vec<&str> = op.calls.iter().filter(|c| !c.done).map(|c| c.name.as_str()).collect();
+    let open: Vec<&str> = op.calls.iter().filter(|c| c.is_open()).map(|c| c.name.as_str()).collect();
     match (&op.retry, op.phase) {
         (Some(Retry { count: 0, due, why }), _) => {
             ("waiting", format!("It can't go on: {why}. It looks again at {due} (Unix ms)."))
@@ -103,6 +122,9 @@ pub fn state(head: Option<&Head>, id: &str, sub: &Submission, paused: Option<&st
         (Some(retry), _) => {
             let Retry { count, due, why } = retry;
             ("retrying", format!("The model failed ({why}); retry {count} of 3 is due at {due} (Unix ms)."))
+        }
+        (None, Phase::Parked { due }) if op.asked().next().is_some() => {
+            ("waiting", format!("{} Answer before {due} (Unix ms).", approval::reason(op)))
         }
         (None, Phase::Calling) => ("running", format!("Attempt {} runs {}.", sub.attempt, open.join(", "))),
         (None, _) => ("running", format!("Attempt {} is at work.", sub.attempt)),
@@ -141,9 +163,18 @@ pub fn thread(head: &Head, inbox: &Inbox) -> Value {
     })
 }
 
-/// A page of an owner's threads. The heads of all partitions' lists come in one read; the cursor is
-/// `<partition>.<entry>`.
+/// A page of an owner's threads, as the API shows them.
 pub fn threads(ports: &Ports, owner: &str, cursor: Option<&str>) -> Result<(Vec<Value>, Option<String>), Error> {
+    let (heads, next) = heads(ports, owner, cursor)?;
+    Ok((heads.iter().map(|(head, inbox)| thread(head, inbox)).collect(), next))
+}
+
+/// A page of an owner's threads, and where to go on.
+pub type Heads = (Vec<(Head, Inbox)>, Option<String>);
+
+/// A page of an owner's live threads. The heads of all partitions' lists come in one read; the cursor is
+/// `<partition>.<entry>`.
+pub fn heads(ports: &Ports, owner: &str, cursor: Option<&str>) -> Result<Heads, Error> {
     let format = read_format(ports)?;
     let (mut p, mut from) = parse_cursor(cursor);
     let heads: Vec<String> = (0..format.partitions).map(|p| keys::list(p as u8, List::Owner(owner))).collect();
@@ -170,7 +201,7 @@ pub fn threads(ports: &Ports, owner: &str, cursor: Option<&str>) -> Result<(Vec<
         let head: Option<Head> = decode_opt(&names[0], &pair[0])?;
         let inbox: Inbox = decode_opt(&names[1], &pair[1])?.unwrap_or_default();
         if let Some(head) = head.filter(|h| h.stage == Stage::Live && inbox.closed.is_none()) {
-            found.push(thread(&head, &inbox));
+            found.push((head, inbox));
         }
     }
     Ok((found, (p < format.partitions).then(|| format!("{p}.{from}"))))

@@ -76,6 +76,18 @@ fn a_plain_tool_that_runs_again_is_caught() {
     assert!(report.failed > 0 && report.tools["send_email"].executions_max > 1, "{:?}", report.tools["send_email"]);
 }
 
+/// A tool that needs a person's word, and runs without it.
+#[test]
+fn a_tool_that_does_not_ask_is_caught() {
+    let engine = Engine::load(&ComponentSource::File(env!("WRIT_BROKEN").into()), &HostLimits::small());
+    let mut scenario = Scenario::find("approval-expired").expect("an embedded scenario");
+    scenario.settings.insert("mutation".into(), "ask-nobody".into());
+    let report = Stage::new(engine.expect("the component loads"), scenario);
+    let config = Config { store: StoreKind::Memory, depth: 1, seed: 1, max: Some(20), workers: 2 };
+    let report = matrix::run(&report, &config, &|_, _| {});
+    assert!(report.failed > 0, "{:?}", report.tools);
+}
+
 /// I7: a takeover that does not raise the epoch.
 #[test]
 fn a_takeover_that_keeps_the_epoch_is_caught() {

@@ -25,6 +25,13 @@ fail = { kind = "transient", times = 1, message = "429", after_chunks = 1 }
 text = "Hello."
 chunks = 2
 [[answer]]
+when = "pay"
+text = "I pay."
+calls = [{ name = "pay", arguments = { order = 7 } }]
+[[answer]]
+when = "pay"
+text = "Not paid."
+[[answer]]
 when = "fail"
 fail = { kind = "refused", message = "No." }
 [[answer]]
@@ -32,6 +39,10 @@ text = "Hello."
 [[tool]]
 name = "look"
 reply = "seen"
+[[tool]]
+name = "pay"
+policy = "ask"
+reply = "paid"
 "#;
 
 const BODY_BYTES_MAX: usize = 262_144;
@@ -153,6 +164,7 @@ fn request_of(route: &writ::faces::Route, agent: &str, thread: &str, id: &str) -
         Some("submissions") => json!({"message": "hi"}),
         Some("fork") => json!({"to": "fork-of-t"}),
         Some("import") => json!({"session": {}, "count": 1, "digest": "00"}),
+        Some("answer") => json!({"call": "1.0", "decision": "approve"}),
         Some("{from}") => json!({"messages": [{"role": "user", "content": []}]}),
         _ => json!({}),
     };
@@ -170,6 +182,7 @@ async fn answers_are_as_described() {
     everywhere(&mut drive, &broken, &id).await;
     settings(&mut drive, &id).await;
     pauses(&mut drive).await;
+    approvals(&mut drive).await;
     events(&mut drive, &broken).await;
 
     let Drive { document, seen, .. } = drive;
@@ -370,6 +383,40 @@ async fn pauses(drive: &mut Drive) {
             drive.hold(if n < 1000 { 200 } else { 429 }, &request, &response);
         }
     }
+}
+
+/// A call that waits for a person: every answer that it may get.
+async fn approvals(drive: &mut Drive) {
+    let asked = drive.post(202, &submissions("t"), "asks", json!({"message": "pay"})).await;
+    drive.world.host.settled().await;
+    let path = format!("/v1/submissions/{}", asked["id"].as_str().expect("an id"));
+    let waiting = drive.get(200, &path).await;
+    let call = waiting["questions"][0]["call"].clone();
+    let answer = format!("{path}/answer");
+    for (status, code, body) in [
+        (409, "closed", json!({"call": "0.0", "decision": "approve"})),
+        (409, "other-arguments", json!({"call": call, "decision": "approve", "hash": "sha256:00"})),
+        (422, "invalid", json!({"call": call, "decision": "maybe"})),
+        (422, "invalid", json!({"call": call, "decision": "approve", "reason": "so"})),
+    ] {
+        assert_eq!(drive.post(status, &answer, "", body).await["code"], code);
+    }
+    let deny = json!({"call": call, "decision": "deny", "reason": "No."});
+    drive.post(202, &answer, "", deny.clone()).await;
+    drive.world.host.settled().await;
+    drive.post(200, &answer, "", deny).await;
+    let changed = drive.post(409, &answer, "", json!({"call": call, "decision": "approve"})).await;
+    assert_eq!(changed["code"], "answered");
+
+    let late = drive.post(202, &submissions("t"), "late", json!({"message": "pay"})).await;
+    drive.world.host.settled().await;
+    let path = format!("/v1/submissions/{}", late["id"].as_str().expect("an id"));
+    let waiting = drive.get(200, &path).await;
+    let body = json!({"call": waiting["questions"][0]["call"], "decision": "approve"});
+    drive.world.clock.advance(48 * 3_600_000);
+    assert_eq!(drive.post(409, &format!("{path}/answer"), "", body).await["code"], "expired");
+    drive.world.host.sweep().await.expect("a sweep");
+    drive.world.host.settled().await;
 }
 
 /// A thread that is busy, full, and deleted; and every type of event.

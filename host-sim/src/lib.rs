@@ -23,6 +23,7 @@ pub mod model;
 pub mod recording;
 mod scheduler;
 pub mod script;
+pub mod stdio;
 pub mod store;
 pub mod telemetry;
 mod tls;

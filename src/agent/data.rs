@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 /// The agents of the setting `agents`:
-/// `{"agents": [{"name", "description", "model", "instructions", "tools": [names], "result_schema", "limits"}]}`.
+/// `{"agents": [{"name", "description", "model", "instructions", "tools": [names], "ask": [names], "result_schema", "limits"}]}`.
 pub struct DataAgents;
 
 #[derive(Deserialize)]
@@ -29,6 +29,8 @@ struct Definition {
     instructions: String,
     #[serde(default)]
     tools: Vec<String>,
+    #[serde(default)]
+    ask: Vec<String>,
     result_schema: Option<Value>,
     limits: Option<Limits>,
 }
@@ -72,6 +74,7 @@ impl Agents for DataAgents {
         for tool in &agent.tools {
             cx.host_tool(tool);
         }
+        cx.out.ask = agent.ask;
         cx.out.result_schema = agent.result_schema;
         Some(Override::of(host, name).and_then(|changed| cx.finish(agent.instructions, changed)))
     }

@@ -81,6 +81,8 @@ pub struct Rendered {
     pub tools: Vec<Tool>,
     /// Tools of the host, by name.
     pub host_tools: Vec<String>,
+    /// Tools that run only after a person has said yes, whatever they declare themselves.
+    pub ask: Vec<String>,
     /// Before the first model call of a delivered message.
     pub on_start: Option<Hook<Start>>,
     /// When the model has answered.
@@ -120,6 +122,11 @@ impl<'a> Render<'a> {
     pub fn host_tool(&mut self, name: &str) {
         self.claim_name(name.to_owned());
         self.out.host_tools.push(name.to_owned());
+    }
+
+    /// Has a person asked before a tool is run, whatever the tool declares itself. Afterwards it runs as a plain one.
+    pub fn ask(&mut self, tool: &str) {
+        self.out.ask.push(tool.to_owned());
     }
 
     /// Adds a text that the instructions carry under a heading.
@@ -173,6 +180,9 @@ impl<'a> Render<'a> {
             }
             if let Some(text) = changed.instructions {
                 instructions = text;
+            }
+            if let Some(names) = changed.ask {
+                self.out.ask = names;
             }
             if let Some(names) = changed.tools {
                 self.out.tools.retain(|t| names.contains(&t.name));
@@ -229,6 +239,7 @@ struct Override {
     model: Option<String>,
     instructions: Option<String>,
     tools: Option<Vec<String>>,
+    ask: Option<Vec<String>>,
     limits: Option<Limits>,
 }
 

@@ -42,6 +42,14 @@ impl Tool {
         Self::new(name, description, parameters, Policy::Stepped, run)
     }
 
+    /// A tool that runs only after a person has said yes, and then as a plain one.
+    pub fn ask<F>(name: &str, description: &str, parameters: &str, run: F) -> Self
+    where
+        F: Fn(&mut ToolCall) -> Result<String, ToolError> + 'static,
+    {
+        Self::new(name, description, parameters, Policy::Ask, run)
+    }
+
     fn new<F>(name: &str, description: &str, parameters: &str, policy: Policy, run: F) -> Self
     where
         F: Fn(&mut ToolCall) -> Result<String, ToolError> + 'static,

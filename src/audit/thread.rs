@@ -144,14 +144,15 @@ impl Thread<'_> {
         }
         if let Some(op) = &head.op {
             let open = op.calls.iter().any(|c| !c.done);
-            if open != (op.phase == Phase::Calling) || (open && op.base != head.count) {
+            let in_flight = op.calls.iter().any(Call::is_open);
+            let asks = open && !in_flight;
+            let fits = in_flight == (op.phase == Phase::Calling) && (!asks || matches!(op.phase, Phase::Parked { .. }));
+            if !fits || (open && op.base != head.count) {
                 page.find("I5", &key, "the phase and the open calls disagree");
             }
             for (i, call) in op.calls.iter().enumerate() {
                 let n = op.base + i as u64;
-                let names: Vec<String> = (0..call.steps)
-                    .map(|s| keys::step(&op.sub, &format!("{}.{i}", op.base.saturating_sub(1)), s))
-                    .collect();
+                let names: Vec<String> = (0..call.steps).map(|s| keys::step(&op.sub, &op.call_name(i), s)).collect();
                 // Steps of a call that has its result are counted with the result.
                 if !call.done {
                     self.steps(&names, page)?;
@@ -273,6 +274,16 @@ impl Thread<'_> {
                     page.find("I8", name, "an input that took effect is still there");
                 }
                 Some(Entry::Cancel(_)) => {}
+                Some(Entry::Answer { submission, call }) => {
+                    let key = keys::answer(&submission, &call);
+                    let [mark] = read(self.ports.store, [key.clone()])?;
+                    if page.value::<Approval>(&key, &mark).is_none() {
+                        page.find("I8", name, "an answer is announced that is not there");
+                    }
+                    if k < self.head.seen {
+                        page.find("I8", name, "an answer that took effect is still there");
+                    }
+                }
                 None => {}
             }
         }

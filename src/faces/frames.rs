@@ -31,15 +31,13 @@ pub struct Frames {
 
 /// A page of a feed after a number.
 pub fn frames(ports: &Ports, feed: &Feed, after: u64) -> Result<Frames, Refusal> {
-    // Some of its feeds count otherwise than the journal does.
-    if let Face::Mcp(request) = &feed.face {
-        return mcp::frames(ports, feed, request, after);
-    }
-    let page = follow(ports, feed, after)?;
+    let page = || follow(ports, feed, after);
     match &feed.face {
-        Face::Thread | Face::Mcp(_) => Ok(thread(page)),
-        Face::A2a(request) => a2a::frames(ports, feed, request, after, page),
-        Face::Acp(request) => acp::frames(ports, feed, request, after, page),
+        Face::Thread => Ok(thread(page()?)),
+        Face::A2a(request) => a2a::frames(ports, feed, request, after, page()?),
+        // Their feeds count otherwise than the journal does.
+        Face::Acp(request) => acp::frames(ports, feed, request, after),
+        Face::Mcp(request) => mcp::frames(ports, feed, request, after),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::answer::Response;
 use super::call::Call;
-use super::{mcp, stream, thread};
+use super::{acp, mcp, stream, thread};
 use crate::error::Refusal;
 
 /// Who may use a route.
@@ -37,6 +37,7 @@ pub const ROUTES: &[Route] = &[
     client("GET", "/v1/submissions/{id}", thread::submission),
     client("GET", "/v1/submissions/{id}/explain", thread::explain),
     client("POST", "/v1/submissions/{id}/cancel", thread::cancel),
+    client("POST", "/v1/submissions/{id}/answer", thread::answer),
     client("POST", "/v1/submissions/{id}/pause", thread::pause),
     client("POST", "/v1/submissions/{id}/resume", thread::resume),
     client("POST", "/v1/agents/{agent}/pause", thread::pause_agent),
@@ -60,7 +61,11 @@ pub const ROUTES: &[Route] = &[
 ];
 
 /// Routes of the other faces.
-pub const FACES: &[Route] = &[client("POST", "/mcp", mcp::post), client("GET", "/mcp/calls/{id}", mcp::later)];
+pub const FACES: &[Route] = &[
+    client("POST", "/acp", acp::answer),
+    client("POST", "/mcp", mcp::post),
+    client("GET", "/mcp/calls/{id}", mcp::later),
+];
 
 type Answer = fn(&Call) -> Result<Response, Refusal>;
 

@@ -4,6 +4,7 @@ use super::answer::{Response, Signal, Tail, Wait, Work};
 use super::call::Call;
 use crate::admission::{self, Accepted, Cancelled};
 use crate::agent::AgentInfo;
+use crate::approval::{self, Decision};
 use crate::delivery::Delivery;
 use crate::error::{Error, Problem, Refusal};
 use crate::follow::{Face, Feed, What};
@@ -31,6 +32,25 @@ struct ForkBody {
     to: String,
     #[serde(default)]
     at: Option<u64>,
+}
+
+/// `{"call", "decision", "hash", "reason"}`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnswerBody {
+    call: String,
+    decision: Word,
+    #[serde(default)]
+    hash: Option<String>,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Word {
+    Approve,
+    Deny,
 }
 
 /// `{"messages"}`.
@@ -90,6 +110,23 @@ pub(super) fn cancel(call: &Call) -> Answer {
             signal: Some(Signal::Cancel),
         }),
     })
+}
+
+pub(super) fn answer(call: &Call) -> Answer {
+    let AnswerBody { call: name, decision, hash, reason } = call.body()?;
+    let decision = match (decision, reason) {
+        (Word::Approve, None) => Decision::Approve,
+        (Word::Approve, Some(_)) => return Err(Problem::field("reason", "Only a denial takes a reason.").into()),
+        (Word::Deny, reason) => Decision::Deny(reason),
+    };
+    let accepted = approval::answer(call.ports, &call.owner, call.param(0), &name, hash.as_deref(), decision)?;
+    let Accepted { id, sub, place } = accepted;
+    let view = view::submission(&call.ports, &id, &sub)?;
+    if sub.is_settled() {
+        return Ok(Response::json(200, &view));
+    }
+    let work = Work { instance: place.head(), submission: Some(id), signal: None };
+    Ok(Response::json(202, &view).with_work(work))
 }
 
 pub(super) fn pause(call: &Call) -> Answer {

@@ -1,6 +1,6 @@
 //! The session head: what each thread's key **H** holds.
 
-use super::{Failure, Spent};
+use super::{Approval, Failure, Spent};
 use crate::id::Address;
 use crate::ports::Policy;
 use crate::prelude::*;
@@ -167,4 +167,41 @@ pub struct Call {
     /// How many steps it has recorded.
     #[serde(default)]
     pub steps: u16,
+    /// The question that it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
+    /// How its question was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
+}
+
+/// A call waits for a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Hash of tool and arguments.
+    pub hash: String,
+    /// Since when, Unix ms.
+    pub at: u64,
+    /// When it is too late, Unix ms.
+    pub expires: u64,
+}
+
+impl Call {
+    /// Whether it may run: it has no result, and waits for nobody.
+    pub fn is_open(&self) -> bool {
+        !self.done && self.asked.is_none()
+    }
+}
+
+impl Op {
+    /// The calls that wait for a person, with their places.
+    pub fn asked(&self) -> impl Iterator<Item = (usize, &Call, &Asked)> {
+        let calls = self.calls.iter().enumerate().filter(|(_, call)| !call.done);
+        calls.filter_map(|(i, call)| Some((i, call, call.asked.as_ref()?)))
+    }
+
+    /// `<message>.<index>`: the stable name of a call.
+    pub fn call_name(&self, i: usize) -> String {
+        format!("{}.{i}", self.base.saturating_sub(1))
+    }
 }

@@ -234,11 +234,14 @@ pub struct Limits {
     pub cost_microusd: u64,
     /// Time from acceptance, in milliseconds.
     pub deadline_ms: u64,
+    /// How long a question waits for its answer, in milliseconds; never beyond the deadline.
+    pub approval_ms: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { turns: 100, tokens: 2_000_000, cost_microusd: 10_000_000, deadline_ms: 24 * 60 * 60 * 1000 }
+        const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+        Self { turns: 100, tokens: 2_000_000, cost_microusd: 10_000_000, deadline_ms: DAY_MS, approval_ms: DAY_MS }
     }
 }
 
@@ -332,6 +335,33 @@ pub struct Inbox {
     pub closed: Option<u64>,
 }
 
+/// How a question was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The call may run.
+    Approved,
+    /// It is not run.
+    Denied,
+    /// Nobody answered in time; it is not run.
+    Expired,
+}
+
+/// `sub/<id>/answer/<call>`: the answer to the question of a call, until the run has taken it; and with the call's result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approval {
+    /// How.
+    pub verdict: Verdict,
+    /// By whom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// When, Unix ms.
+    pub at: u64,
+    /// Why, if the one who denied it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 /// `ses/<A>/in/<k>`: an input from outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -340,6 +370,22 @@ pub enum Entry {
     Submit(String),
     /// A wish to end one.
     Cancel(String),
+    /// The answer to a question.
+    Answer {
+        /// Of this submission.
+        submission: String,
+        /// Of its call `<message>.<index>`.
+        call: String,
+    },
+}
+
+impl Entry {
+    /// The submission that it names.
+    pub fn submission(&self) -> &str {
+        match self {
+            Self::Submit(id) | Self::Cancel(id) | Self::Answer { submission: id, .. } => id,
+        }
+    }
 }
 
 /// `ses/<A>/meta`: what the user says of a thread, and its places in lists.

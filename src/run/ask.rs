@@ -6,7 +6,7 @@ use crate::agent::Rendered;
 use crate::error::Error;
 use crate::id::answer_key;
 use crate::journal::TEXT_BYTES_MAX;
-use crate::ports::{Declaration, ModelError, ModelEvent, ModelRequest, StopReason};
+use crate::ports::{Declaration, ModelError, ModelEvent, ModelRequest, Policy, StopReason};
 use crate::prelude::*;
 use crate::session::message::text_block;
 use crate::session::{Message, Role};
@@ -209,6 +209,9 @@ pub(crate) fn declarations(turn: &Turn, rendered: &Rendered) -> Vec<Declaration>
     if !rendered.host_tools.is_empty() {
         let offered = turn.s.ports.tools.describe();
         all.extend(offered.into_iter().filter(|d| rendered.host_tools.contains(&d.name)));
+    }
+    for tool in all.iter_mut().filter(|tool| rendered.ask.contains(&tool.name)) {
+        tool.policy = Policy::Ask;
     }
     all
 }

@@ -1,18 +1,22 @@
 //! The calls of one answer: checked, opened in the answer's commit, run, and their results recorded as they end.
 
 use super::ask::declarations;
-use super::rest::{self, Why, call_name, effect_key, result};
+use super::rest::{self, Why, effect_key, result};
 use super::steps::Stepper;
 use super::turn::Turn;
 use crate::agent::{Rendered, Tool, ToolCall, ToolError};
+use crate::approval;
 use crate::error::Error;
+use crate::keys;
+use crate::mutation;
+use crate::notice::NEEDS_YOU;
 use crate::ports::{Declaration, HostCall, Job, Policy, Reply, Write};
 use crate::prelude::*;
-use crate::record::{Call, Phase};
+use crate::record::{Asked, Call, Notice, Phase};
 use crate::session::Message;
 use crate::session::message::text_block;
-use crate::store::Stop;
-use serde_json::Value;
+use crate::store::{Stop, put};
+use serde_json::{Value, json};
 
 /// Largest reply of a tool, in bytes of JSON.
 const REPLY_BYTES_MAX: usize = 1024 * 1024;
@@ -54,14 +58,20 @@ pub(crate) fn prepare(turn: &Turn, rendered: &Rendered, answer: &Message) -> Pre
             let tool = tools.iter().find(|t| t.name == c.name);
             let policy = tool.map_or(Policy::Plain, |t| t.policy);
             let refusal = refusal(turn, tool, &tools, c.arguments);
-            (open_call(c.id, c.name, policy), refusal)
+            let mut call = open_call(c.id, c.name, policy);
+            if policy == Policy::Ask && refusal.is_none() && !mutation::is(turn.s.ports.host, "ask-nobody") {
+                let at = turn.s.ports.clock.now();
+                let expires = at.saturating_add(turn.start.limits.approval_ms).min(turn.sub.deadline);
+                call.asked = Some(Asked { hash: approval::hash(c.name, c.arguments), at, expires });
+            }
+            (call, refusal)
         })
         .collect();
     Prepared { calls }
 }
 
 /// Opens the batch behind the answer that was just appended, in the same commit; refused calls have their results at
-/// once. Effects may start only after the commit (I9).
+/// once, and calls that need a person's word wait for it (C10). Effects may start only after the commit (I9).
 pub(crate) fn open(turn: &mut Turn, prepared: Prepared, writes: &mut Vec<Write>) {
     if prepared.calls.is_empty() {
         return;
@@ -72,21 +82,40 @@ pub(crate) fn open(turn: &mut Turn, prepared: Prepared, writes: &mut Vec<Write>)
     turn.op.phase = Phase::Calling;
     turn.results.clear();
     turn.opened_in = turn.sub.attempt;
-    let now = turn.s.ports.clock.now();
     for (i, refusal) in refusals.into_iter().enumerate() {
         let Some((text, outcome)) = refusal else { continue };
-        let name = call_name(&turn.op, i);
-        let mut message = result(&turn.op.calls[i], name, &turn.id, turn.sub.attempt, &text, now);
-        message.outcome = Some(outcome.to_owned());
-        place(turn, i, message, writes);
+        place_refusal(turn, i, &text, outcome, writes);
     }
+    ask(turn, writes);
     close_if_done(turn, writes);
+}
+
+/// Tells that calls wait for a person: viewers, and those who want to be told when they are needed.
+fn ask(turn: &mut Turn, writes: &mut Vec<Write>) {
+    let question = |(i, call, asked): (usize, &Call, &Asked)| json!({"call": turn.op.call_name(i), "tool": call.name, "hash": asked.hash, "expires": asked.expires});
+    let questions: Vec<Value> = turn.op.asked().map(question).collect();
+    if questions.is_empty() {
+        return;
+    }
+    turn.s.tell(json!({"type": "question", "submission": turn.id, "questions": questions}));
+    if !turn.sub.notify.is_empty() {
+        let notice = Notice { at: turn.s.ports.clock.now(), reason: Some(approval::reason(&turn.op)) };
+        writes.push(put(keys::notice(&turn.id, NEEDS_YOU), &notice));
+    }
+}
+
+/// Gives a call that is not run a result that says so.
+pub(crate) fn place_refusal(turn: &mut Turn, i: usize, text: &str, outcome: &str, writes: &mut Vec<Write>) {
+    let now = turn.s.ports.clock.now();
+    let mut message = result(&turn.op.calls[i], turn.op.call_name(i), &turn.id, turn.sub.attempt, text, now);
+    message.outcome = Some(outcome.to_owned());
+    place(turn, i, message, writes);
 }
 
 /// Runs the open calls of the batch to their results.
 pub(crate) fn run(turn: &mut Turn, rendered: &Rendered) -> Result<Flow, Stop> {
     let tools = declarations(turn, rendered);
-    let open: Vec<usize> = (0..turn.op.calls.len()).filter(|i| !turn.op.calls[*i].done).collect();
+    let open: Vec<usize> = (0..turn.op.calls.len()).filter(|i| turn.op.calls[*i].is_open()).collect();
     let arguments = arguments(turn)?;
 
     // The policy that was stored is checked against today's declaration (B6, B21): what changed is not run again.
@@ -111,6 +140,11 @@ pub(crate) fn run(turn: &mut Turn, rendered: &Rendered) -> Result<Flow, Stop> {
     if !changed.is_empty() {
         let mut writes = Vec::new();
         for i in changed {
+            if turn.approved.contains(&i) {
+                let text = "The tool has changed since a person approved this call: it was not run.";
+                place_refusal(turn, i, text, "notRun", &mut writes);
+                continue;
+            }
             let mut op = turn.op.clone();
             op.calls.iter_mut().enumerate().for_each(|(j, c)| c.done |= i != j);
             writes.extend(rest::close(&mut turn.s, &mut op, &turn.id, turn.sub.attempt, Why::Changed, false));
@@ -201,8 +235,7 @@ fn record(turn: &mut Turn, replies: Vec<(usize, Reply)>) -> Result<(), Stop> {
         if turn.op.calls.get(i).is_none_or(|c| c.done) {
             continue;
         }
-        let name = call_name(&turn.op, i);
-        let mut message = result(&turn.op.calls[i], name, &turn.id, turn.sub.attempt, "", now);
+        let mut message = result(&turn.op.calls[i], turn.op.call_name(i), &turn.id, turn.sub.attempt, "", now);
         message.is_error = Some(reply.is_error);
         message.content = match serde_json::from_str(&reply.content) {
             _ if reply.content.len() > REPLY_BYTES_MAX => {
@@ -247,7 +280,7 @@ fn close_if_done(turn: &mut Turn, writes: &mut Vec<Write>) {
 }
 
 fn open_call(id: &str, name: &str, policy: Policy) -> Call {
-    Call { id: id.to_owned(), name: name.to_owned(), policy, done: false, steps: 0 }
+    Call { id: id.to_owned(), name: name.to_owned(), policy, done: false, steps: 0, asked: None, approval: None }
 }
 
 /// Why a call is not to be run, and the word for it.
@@ -261,10 +294,6 @@ fn refusal(
         let names: Vec<&str> = tools.iter().map(|t| t.name.as_str()).collect();
         return Some((format!("There is no such tool. Known are: {}.", names.join(", ")), "notRun"));
     };
-    if tool.policy == Policy::Ask {
-        let text = "This tool needs a person's approval, and this version can't ask for one.";
-        return Some((text.into(), "denied"));
-    }
     if !arguments.is_object() {
         return Some(("The arguments are not a JSON object. Send an object.".into(), "notRun"));
     }

@@ -74,9 +74,9 @@ impl Turn<'_, '_> {
         let entries = entries(&ports, &self.s.place, self.looked, next)?;
         let mut ids: Vec<String> = Vec::new();
         for (_, entry) in &entries {
-            let (Entry::Submit(id) | Entry::Cancel(id)) = entry;
-            if !ids.contains(id) {
-                ids.push(id.clone());
+            let id = entry.submission();
+            if !ids.iter().any(|known| known == id) {
+                ids.push(id.to_owned());
             }
         }
         let records = records(&ports, ids)?;

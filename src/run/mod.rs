@@ -117,10 +117,10 @@ fn step(
     let plan = plan(&snapshot);
     let Some(stored) = stored else { return Ok(None) };
     let mut session = Session::open(ports, place.clone(), stored)?;
-    let inputs = Inputs { taken: plan.taken, seen: plan.seen };
+    let inputs = Inputs::of(plan.taken, plan.seen, &snapshot);
     let current = session.head.op.as_ref().map(|op| op.sub.clone());
-    if !matches!(plan.action, Action::Idle | Action::Wait(_) | Action::Delete | Action::Copy) {
-        let ended = inputs.taken.iter().filter(|t| t.effect == Effect::SettleQueued).map(|t| t.id.clone());
+    if !matches!(plan.action, Action::Idle | Action::Wait(_) | Action::Delete | Action::Copy | Action::Expire) {
+        let ended = inputs.taken.iter().filter(|t| t.effect == Effect::SettleQueued).map(|t| t.id().to_owned());
         let worked_on = first(&snapshot).into_iter().chain(ended);
         told.extend(worked_on.filter(|id| snapshot.records.get(id).is_some_and(|r| !r.notify.is_empty())));
     }
@@ -135,13 +135,18 @@ fn step(
             fork::step(session)?;
             return Ok(Some(false));
         }
+        Action::Expire => {
+            crate::approval::expire(&ports, place)?;
+            return Ok(Some(false));
+        }
         Action::Take { then } => {
             session.head.epoch += 1;
             let writes = inputs.writes(&mut session, &snapshot.records)?;
             session.commit(writes)?;
             return match then {
-                Some(due) => Err(Stop::Later(due)),
-                None => Ok(Some(false)),
+                // Perhaps there was more than one commit takes.
+                Some(due) if inputs.seen == snapshot.inbox.next => Err(Stop::Later(due)),
+                _ => Ok(Some(false)),
             };
         }
         Action::SettleUnbegun { k, id, outcome } => {
@@ -188,9 +193,22 @@ fn step(
 pub(crate) struct Inputs {
     taken: Vec<Taken>,
     seen: u64,
+    /// Answers that take effect, by call.
+    pub(crate) answers: Vec<(String, Approval)>,
 }
 
 impl Inputs {
+    fn of(taken: Vec<Taken>, seen: u64, snapshot: &Snapshot) -> Self {
+        let answer = |taken: &Taken| match &taken.entry {
+            Entry::Answer { call, .. } if taken.effect == Effect::Answer => {
+                Some((call.clone(), snapshot.answers.get(call)?.clone()))
+            }
+            _ => None,
+        };
+        let answers = taken.iter().filter_map(answer).collect();
+        Self { taken, seen, answers }
+    }
+
     /// The writes that give them their effect; moves `seen` in the head.
     pub(crate) fn writes(
         &self,
@@ -199,7 +217,7 @@ impl Inputs {
     ) -> Result<Vec<Write>, Stop> {
         let mut writes = Vec::new();
         let ending: Vec<&str> =
-            self.taken.iter().filter(|t| t.effect == Effect::SettleQueued).map(|t| t.id.as_str()).collect();
+            self.taken.iter().filter(|t| t.effect == Effect::SettleQueued).map(|t| t.id()).collect();
         let moved_keys: Vec<String> = ending.iter().map(|id| keys::moved(id)).collect();
         let moved = read_many(session.ports.store, &moved_keys)?;
         for (id, (key, moved)) in ending.iter().zip(moved_keys.iter().zip(moved)) {
@@ -209,8 +227,10 @@ impl Inputs {
         }
         for taken in &self.taken {
             writes.push(del(session.place.entry(taken.k)));
-            if taken.effect == Effect::Drop && !ending.contains(&taken.id.as_str()) {
-                writes.push(del(keys::cancel(&taken.id)));
+            match &taken.entry {
+                Entry::Answer { submission, call } => writes.push(del(keys::answer(submission, call))),
+                Entry::Cancel(id) if !ending.contains(&id.as_str()) => writes.push(del(keys::cancel(id))),
+                _ => {}
             }
         }
         // Two inputs may name one submission; a key may stand in a commit only once.
@@ -306,6 +326,7 @@ pub(crate) fn load(ports: &Ports, place: &Place, hint: Option<&str>) -> Result<L
         inbox,
         entries: Vec::new(),
         records: BTreeMap::new(),
+        answers: BTreeMap::new(),
         paused: Vec::new(),
         now: ports.clock.now(),
     };
@@ -327,11 +348,12 @@ pub(crate) fn load(ports: &Ports, place: &Place, hint: Option<&str>) -> Result<L
     let (from, to) = (head.pos.min(head.seen), snapshot.inbox.next);
     let op = head.op.as_ref().map(|op| op.sub.clone());
     snapshot.entries = entries(ports, place, from, to)?;
+    snapshot.answers = answers(ports, op.as_deref(), &snapshot.entries)?;
     let mut ids: Vec<String> = op.into_iter().collect();
     for (_, entry) in &snapshot.entries {
-        let (Entry::Submit(id) | Entry::Cancel(id)) = entry;
-        if !ids.contains(id) {
-            ids.push(id.clone());
+        let id = entry.submission();
+        if !ids.iter().any(|known| known == id) {
+            ids.push(id.to_owned());
         }
     }
     // Only what would be worked on is asked for its pause: the first that is named, as a rule, which saves a read.
@@ -351,6 +373,22 @@ pub(crate) fn load(ports: &Ports, place: &Place, hint: Option<&str>) -> Result<L
         snapshot.paused.extend(mark.map(|_| id));
     }
     Ok(Loaded { snapshot, stored, hinted })
+}
+
+/// The answers that entries name for a submission.
+fn answers(ports: &Ports, of: Option<&str>, entries: &[(u64, Entry)]) -> Result<BTreeMap<String, Approval>, Error> {
+    let mut found = BTreeMap::new();
+    let named = entries.iter().filter_map(|(_, entry)| match entry {
+        Entry::Answer { submission, call } if Some(submission.as_str()) == of => Some((submission, call)),
+        _ => None,
+    });
+    // One a call, and calls are few; what is beyond a read waits for the next.
+    let named: Vec<(&String, &String)> = named.take(READ_MAX).collect();
+    let wanted: Vec<String> = named.iter().map(|(id, call)| keys::answer(id, call)).collect();
+    for ((_, call), (key, value)) in named.iter().zip(wanted.iter().zip(read_many(ports.store, &wanted)?)) {
+        found.extend(decode_opt(key, &value)?.map(|answer| ((*call).clone(), answer)));
+    }
+    Ok(found)
 }
 
 /// Inbox entries of a range, those that are still there.

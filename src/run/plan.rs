@@ -7,8 +7,11 @@ use crate::record::*;
 /// Attempts without a committed message after which a submission fails.
 pub const STRIKES_MAX: u64 = 10;
 
-/// Inputs that one commit takes: their writes fit beside the widest transition.
-const INPUTS_MAX: usize = 2;
+/// Cancels that one commit takes: their writes fit beside the widest transition.
+const CANCELS_MAX: usize = 2;
+
+/// Answers that one commit takes: each may put a result.
+const ANSWERS_MAX: usize = 8;
 
 /// What a decision rests on: one thread, read with its head or after it (R3).
 pub struct Snapshot {
@@ -20,6 +23,8 @@ pub struct Snapshot {
     pub entries: Vec<(u64, Entry)>,
     /// Records of the submissions that the entries and the head name.
     pub records: BTreeMap<String, Submission>,
+    /// Answers to questions of the submission in hand, by call.
+    pub answers: BTreeMap<String, Approval>,
     /// Those of the submissions that are paused.
     pub paused: Vec<String>,
     /// Whether the thread's agent is paused.
@@ -43,8 +48,10 @@ pub enum Row {
     P6,
     P6x,
     P6p,
+    P7a,
     P7c,
     P7d,
+    P7e,
     P7f,
     P7g,
     P7p,
@@ -88,6 +95,8 @@ pub enum Action {
     End(Outcome),
     /// Go on after a wait: no new attempt.
     Resume,
+    /// Answer the questions that are too late.
+    Expire,
 }
 
 /// What an input does.
@@ -97,6 +106,8 @@ pub enum Effect {
     Drop,
     /// It ends a submission that waits.
     SettleQueued,
+    /// It answers a question of the submission in hand.
+    Answer,
 }
 
 /// An input that the first commit takes.
@@ -104,10 +115,17 @@ pub enum Effect {
 pub struct Taken {
     /// Its place in the inbox.
     pub k: u64,
-    /// The submission that it names.
-    pub id: String,
+    /// What it is.
+    pub entry: Entry,
     /// What it does.
     pub effect: Effect,
+}
+
+impl Taken {
+    /// The submission that it names.
+    pub fn id(&self) -> &str {
+        self.entry.submission()
+    }
 }
 
 /// A decision: its row, what to do, and the inputs that ride along.
@@ -138,7 +156,14 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     let current = head.op.as_ref().map(|op| op.sub.as_str());
     let next = next_submission(snapshot, head);
     let first = current.or(next.as_ref().map(|(_, id)| id.as_str()));
-    let (taken, seen) = inputs(snapshot, head.seen, first);
+    let op_end = head.op.as_ref().and_then(|op| ending(snapshot, &op.sub, Some(op)));
+    let answers = match &head.op {
+        None => Answers::Drop,
+        Some(_) if op_end.is_some() => Answers::Drop,
+        Some(op) if matches!(op.phase, Phase::Parked { .. }) && pause(snapshot, &op.sub).is_none() => Answers::Take,
+        Some(_) => Answers::Leave,
+    };
+    let (taken, seen) = inputs(snapshot, head, first, answers);
     let with = |row, action| Plan { row, action, taken: taken.clone(), seen };
     match &head.op {
         None => match next {
@@ -154,16 +179,20 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
             None => bare(Row::P5, Action::Idle),
         },
         Some(op) => {
-            let end = ending(snapshot, &op.sub, Some(op));
             let pause = pause(snapshot, &op.sub);
-            match (op.phase, end) {
+            match (op.phase, op_end) {
                 (Phase::Running | Phase::Calling, Some(outcome)) => with(Row::P6x, Action::End(outcome)),
                 (Phase::Running | Phase::Calling, None) => match pause {
                     Some(due) => bare(Row::P6p, Action::Wait(due)),
                     None => with(Row::P6, Action::TakeOver),
                 },
                 (Phase::Parked { .. }, Some(outcome)) => with(Row::P7d, Action::End(outcome)),
+                (Phase::Parked { .. }, None) if taken.iter().any(|t| t.effect == Effect::Answer) => {
+                    with(Row::P7a, Action::Resume)
+                }
                 (Phase::Parked { due }, None) if due <= snapshot.now => match (pause, taken.is_empty()) {
+                    (None, true) if op.asked().next().is_some() => bare(Row::P7e, Action::Expire),
+                    (None, false) if op.asked().next().is_some() => with(Row::P7f, Action::Take { then: Some(due) }),
                     (None, _) => with(Row::P7c, Action::Resume),
                     (Some(due), true) => bare(Row::P7p, Action::Wait(due)),
                     (Some(due), false) => with(Row::P7p, Action::Take { then: Some(due) }),
@@ -201,12 +230,14 @@ impl Row {
             Self::P6p => {
                 ("P6p", "An attempt was interrupted, and it is paused: a run writes nothing until it is resumed.")
             }
+            Self::P7a => ("P7a", "A question is answered: a run takes the answer and goes on, with no new attempt."),
             Self::P7c => ("P7c", "The wait is over: a run goes on, with no new attempt."),
             Self::P7d => {
                 ("P7d", "The submission was cancelled or is too late: a run brings it to rest and settles it.")
             }
+            Self::P7e => ("P7e", "Nobody answered in time: a run answers for them, and then goes on by P7a."),
             Self::P7f => ("P7f", "It waits; meanwhile a run settles what was cancelled behind it."),
-            Self::P7g => ("P7g", "It waits for its time: a run writes nothing."),
+            Self::P7g => ("P7g", "It waits, for its time or for an answer: a run writes nothing."),
             Self::P7p => ("P7p", "It is paused: a run goes on when it is resumed, with no new attempt."),
         }
     }
@@ -261,21 +292,51 @@ pub fn late() -> Outcome {
     Outcome::failed("deadline", "The deadline passed before there was an answer.")
 }
 
-/// Inputs in order from `seen`: cancels of what waits take effect, cancels of what has ended are dropped. One for the
-/// submission in hand stops the row unless it is to be settled by the plan itself, which takes its mark along.
-fn inputs(snapshot: &Snapshot, mut seen: u64, first: Option<&str>) -> (Vec<Taken>, u64) {
+/// What to do with answers to questions of the submission in hand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    /// They have their effect now.
+    Take,
+    /// They wait until they can have it.
+    Leave,
+    /// It ends, or nothing is in hand.
+    Drop,
+}
+
+/// Inputs in order from `seen`: cancels of what waits and answers that are waited for take effect, what comes too late is
+/// dropped. A cancel of the submission in hand stops the row unless it is to be settled by the plan itself, which takes
+/// its mark along.
+fn inputs(snapshot: &Snapshot, head: &Head, first: Option<&str>, answers: Answers) -> (Vec<Taken>, u64) {
     let mut taken: Vec<Taken> = Vec::new();
-    let from = seen;
-    for (k, entry) in snapshot.entries.iter().filter(|(k, _)| *k >= from) {
-        if *k != seen || taken.len() == INPUTS_MAX {
+    let mut seen = head.seen;
+    let (mut cancels, mut answered) = (0, 0);
+    for (k, entry) in snapshot.entries.iter().filter(|(k, _)| *k >= head.seen) {
+        if *k != seen {
             break;
         }
-        if let Entry::Cancel(id) = entry {
-            let waits = snapshot.records.get(id).is_some_and(|r| !r.is_settled()) && Some(id.as_str()) != first;
-            let again = taken.iter().any(|t| t.id == *id);
-            let effect = if waits && !again { Effect::SettleQueued } else { Effect::Drop };
-            taken.push(Taken { k: *k, id: id.clone(), effect });
+        let effect = match entry {
+            Entry::Submit(_) => None,
+            Entry::Cancel(id) => {
+                cancels += 1;
+                let waits = snapshot.records.get(id).is_some_and(|r| !r.is_settled()) && Some(id.as_str()) != first;
+                let again = taken.iter().any(|t| t.entry == *entry);
+                Some(if waits && !again { Effect::SettleQueued } else { Effect::Drop })
+            }
+            Entry::Answer { submission, call } => {
+                answered += 1;
+                let op = head.op.as_ref().filter(|op| op.sub == *submission);
+                let waits = op.is_some_and(|op| op.asked().any(|(i, ..)| op.call_name(i) == *call));
+                match answers {
+                    Answers::Leave if waits => break,
+                    Answers::Take if waits && snapshot.answers.contains_key(call) => Some(Effect::Answer),
+                    _ => Some(Effect::Drop),
+                }
+            }
+        };
+        if cancels > CANCELS_MAX || answered > ANSWERS_MAX {
+            break;
         }
+        taken.extend(effect.map(|effect| Taken { k: *k, entry: entry.clone(), effect }));
         seen = k + 1;
     }
     (taken, seen)

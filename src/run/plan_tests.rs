@@ -28,7 +28,15 @@ fn record(deadline: u64, state: State) -> Submission {
 }
 
 fn op(phase: Phase, strikes: u64) -> Op {
-    let call = Call { id: "c".into(), name: "pay".into(), policy: crate::ports::Policy::Plain, done: false, steps: 0 };
+    let call = Call {
+        id: "c".into(),
+        name: "pay".into(),
+        policy: crate::ports::Policy::Plain,
+        done: false,
+        steps: 0,
+        asked: None,
+        approval: None,
+    };
     Op {
         sub: "A".into(),
         phase,
@@ -74,7 +82,16 @@ fn thread(head: Head, b: State, cancels: &[&str]) -> Snapshot {
     let a = if head.pos > 0 && head.op.is_none() { State::Settled } else { State::Running };
     let records = [("A".to_owned(), record(5_000, a)), ("B".to_owned(), record(5_000, b))].into();
     let inbox = Inbox { next: entries.len() as u64, closed: None };
-    Snapshot { inbox, head: Some(head), entries, records, paused: Vec::new(), agent_paused: false, now: NOW }
+    Snapshot {
+        inbox,
+        head: Some(head),
+        entries,
+        records,
+        answers: BTreeMap::new(),
+        paused: Vec::new(),
+        agent_paused: false,
+        now: NOW,
+    }
 }
 
 fn decide(snapshot: &Snapshot) -> (Row, Action, Vec<(u64, Effect)>, u64) {
@@ -160,6 +177,76 @@ fn the_table() {
     }
 }
 
+/// A thread whose call waits for a person until `expires`, with an answer to it in the inbox if `answered`.
+fn asking(expires: u64, answered: bool, inputs: &[Entry]) -> Snapshot {
+    let mut op = op(Phase::Parked { due: expires }, 1);
+    let asked = Asked { hash: "h".into(), at: 0, expires };
+    let policy = crate::ports::Policy::Ask;
+    let (id, name) = ("c".into(), "pay".into());
+    op.calls = vec![Call { id, name, policy, done: false, steps: 0, asked: Some(asked), approval: None }];
+    let mut snapshot = thread(head(1, 1, Some(op)), State::Queued, &[]);
+    let entries = inputs.iter().cloned().chain(answered.then(answer_to_call));
+    snapshot.entries.extend((2..).zip(entries));
+    snapshot.inbox.next = snapshot.entries.len() as u64;
+    if answered {
+        let approval = Approval { verdict: Verdict::Approved, by: None, at: 0, reason: None };
+        snapshot.answers.insert("1.0".into(), approval);
+    }
+    snapshot
+}
+
+fn answer_to_call() -> Entry {
+    Entry::Answer { submission: "A".into(), call: "1.0".into() }
+}
+
+/// Shows A37, A38; traps 3, 12.
+#[test]
+fn what_waits_for_a_person_waits_for_nothing_else() {
+    use Effect::{Answer, Drop, SettleQueued};
+    let cancel = |id: &str| Entry::Cancel(id.into());
+    let end = || Action::End(Outcome::aborted("cancelled"));
+    let other = Entry::Answer { submission: "A".into(), call: "9.9".into() };
+    let rows = [
+        ("nothing came: no write", asking(NOW + 1, false, &[]), (Row::P7g, Action::Wait(NOW + 1), vec![], 1)),
+        ("answered", asking(NOW + 1, true, &[]), (Row::P7a, Action::Resume, vec![(2, Answer)], 3)),
+        ("too late, nobody answered", asking(NOW, false, &[]), (Row::P7e, Action::Expire, vec![], 1)),
+        ("too late, but answered", asking(NOW, true, &[]), (Row::P7a, Action::Resume, vec![(2, Answer)], 3)),
+        (
+            "too late, and another input first",
+            asking(NOW, false, &[cancel("B")]),
+            (Row::P7f, Action::Take { then: Some(NOW) }, vec![(2, SettleQueued)], 3),
+        ),
+        (
+            "another is cancelled, and it is answered",
+            asking(NOW + 1, true, &[cancel("B")]),
+            (Row::P7a, Action::Resume, vec![(2, SettleQueued), (3, Answer)], 4),
+        ),
+        (
+            "cancelled, then answered",
+            asking(NOW + 1, true, &[cancel("A")]),
+            (Row::P7d, end(), vec![(2, Drop), (3, Drop)], 4),
+        ),
+        (
+            "an answer to what does not wait",
+            asking(NOW + 1, false, &[other]),
+            (Row::P7f, Action::Take { then: Some(NOW + 1) }, vec![(2, Drop)], 3),
+        ),
+    ];
+    for (name, snapshot, expected) in rows {
+        assert_eq!(decide(&snapshot), expected, "{name}");
+    }
+    let mut paused = asking(NOW + 1, true, &[]);
+    paused.paused = vec!["A".into()];
+    assert_eq!(decide(&paused), (Row::P7g, Action::Wait(NOW + 1), vec![], 1), "the answer waits, too");
+    let mut interrupted = asking(NOW + 1, true, &[]);
+    if let Some(op) = interrupted.head.as_mut().and_then(|h| h.op.as_mut()) {
+        op.phase = Phase::Calling;
+    }
+    assert_eq!(decide(&interrupted), (Row::P6, Action::TakeOver, vec![], 2), "first the takeover, then the answer");
+    let late = Snapshot { entries: vec![(2, answer_to_call())], ..thread(head(2, 2, None), State::Settled, &[]) };
+    assert_eq!(decide(&late), (Row::P4, Action::Take { then: None }, vec![(2, Drop)], 3), "too late for anything");
+}
+
 #[test]
 fn what_is_paused_is_left_alone_but_may_end() {
     use Phase::{Calling, Parked, Running};
@@ -226,5 +313,5 @@ fn what_is_late_or_out_of_tries_ends() {
 fn many_inputs_are_taken_over_several_commits() {
     let cancels = ["B"; 9];
     let plan = plan(&thread(head(0, 0, None), State::Queued, &cancels));
-    assert_eq!((plan.taken.len(), plan.seen), (INPUTS_MAX, 2 + INPUTS_MAX as u64));
+    assert_eq!((plan.taken.len(), plan.seen), (CANCELS_MAX, 2 + CANCELS_MAX as u64));
 }

@@ -19,17 +19,22 @@ pub enum Why {
 }
 
 /// Closes the open calls that may not go on, in the open batch of `op`: all of them, or (`replay`) only those whose
-/// policy forbids to run them again. Returns the writes; `op.calls` says what is done.
+/// policy forbids to run them again; what waits for a person goes on waiting then (trap 3). Returns the writes; `op.calls`
+/// says what is done.
 pub fn close(session: &mut Session, op: &mut Op, submission: &str, attempt: u64, why: Why, replay: bool) -> Vec<Write> {
     let mut writes = Vec::new();
     for i in 0..op.calls.len() {
         let again = replay
             && (matches!(op.calls[i].policy, Policy::ReplaySafe | Policy::Stepped)
                 || mutation::is(session.ports.host, "run-plain-again"));
-        if op.calls[i].done || again {
+        let asked = op.calls[i].asked.is_some();
+        if op.calls[i].done || again || (replay && asked) {
             continue;
         }
-        let result = unknown(session, op, i, submission, attempt, why);
+        let result = match asked {
+            true => not_run(session, op, i, submission, attempt),
+            false => unknown(session, op, i, submission, attempt, why),
+        };
         session.place_at(op.base + i as u64, &result, &mut writes);
         op.calls[i].done = true;
     }
@@ -40,7 +45,10 @@ pub fn close(session: &mut Session, op: &mut Op, submission: &str, attempt: u64,
 /// open and they wait for its end, so that results stay next to their calls (I5).
 pub fn close_batch(session: &mut Session, op: &mut Op, submission: &str, writes: &mut Vec<Write>) -> bool {
     if op.calls.iter().any(|c| !c.done) {
-        op.phase = Phase::Calling;
+        // What waits for a person is not in flight: a restart neither answers it nor costs it an attempt.
+        let due = op.asked().map(|(_, _, asked)| asked.expires).min().unwrap_or_default();
+        let in_flight = op.calls.iter().any(Call::is_open);
+        op.phase = if in_flight { Phase::Calling } else { Phase::Parked { due } };
         return false;
     }
     if !op.calls.is_empty() {
@@ -65,14 +73,9 @@ pub fn close_batch(session: &mut Session, op: &mut Op, submission: &str, writes:
     true
 }
 
-/// `<message>.<index>`: the stable name of a call.
-pub fn call_name(op: &Op, i: usize) -> String {
-    format!("{}.{i}", op.base.saturating_sub(1))
-}
-
 /// The effect key of a call, or of a step in it.
 pub fn effect_key(session: &Session, op: &Op, i: usize, step: Option<&str>) -> String {
-    id::effect_key(&session.place.tag, session.head.born, &op.sub, &call_name(op, i), step)
+    id::effect_key(&session.place.tag, session.head.born, &op.sub, &op.call_name(i), step)
 }
 
 /// The result of a call.
@@ -85,6 +88,16 @@ pub fn result(call: &Call, name: String, submission: &str, attempt: u64, text: &
     message.call = Some(name);
     message.is_error = Some(true);
     message.steps = (call.steps > 0).then_some(call.steps);
+    message.approval = call.approval.clone();
+    message
+}
+
+/// The result of a call that waited for a person when its submission ended: it surely was not run.
+fn not_run(session: &Session, op: &Op, i: usize, submission: &str, attempt: u64) -> Message {
+    let text = "The submission ended before anybody had approved this call: it was not run.";
+    let now = session.ports.clock.now();
+    let mut message = result(&op.calls[i], op.call_name(i), submission, attempt, text, now);
+    message.outcome = Some("notRun".into());
     message
 }
 
@@ -101,7 +114,7 @@ fn unknown(session: &Session, op: &Op, i: usize, submission: &str, attempt: u64,
          It was not run again. Check before you repeat it. (effect key {key})"
     );
     let now = session.ports.clock.now();
-    let mut message = result(&op.calls[i], call_name(op, i), submission, attempt, &text, now);
+    let mut message = result(&op.calls[i], op.call_name(i), submission, attempt, &text, now);
     message.outcome = Some("interrupted".into());
     message
 }

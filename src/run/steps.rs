@@ -1,6 +1,6 @@
 //! Steps of a durable tool: recorded exactly once, executed at least once (I10).
 
-use super::rest::{call_name, effect_key};
+use super::rest::effect_key;
 use super::turn::Turn;
 use crate::agent::{ToolError, ToolHost};
 use crate::error::Error;
@@ -33,7 +33,7 @@ pub(crate) struct Stepper<'t, 'r, 'a> {
 impl<'t, 'r, 'a> Stepper<'t, 'r, 'a> {
     /// Reads the steps that earlier executions of the call have recorded: none costs no read.
     pub fn new(turn: &'t mut Turn<'r, 'a>, call: usize) -> Result<Self, Error> {
-        let name = call_name(&turn.op, call);
+        let name = turn.op.call_name(call);
         let keys: Vec<String> = (0..turn.op.calls[call].steps).map(|n| keys::step(&turn.id, &name, n)).collect();
         let mut recorded = Vec::new();
         for (key, value) in keys.iter().zip(read_many(turn.s.ports.store, &keys)?) {
@@ -72,7 +72,7 @@ impl ToolHost for Stepper<'_, '_, '_> {
             let text = format!("the value of step {:?} is {size} bytes; at most {STEP_BYTES_MAX} are kept", step.name);
             return Err(ToolError::Failed(text));
         }
-        let name = call_name(&self.turn.op, self.call);
+        let name = self.turn.op.call_name(self.call);
         let write = put(keys::step(&self.turn.id, &name, n), &step);
         self.turn.op.calls[self.call].steps = n + 1;
         if mutation::is(self.turn.s.ports.host, "answer-before-the-step") {

@@ -46,6 +46,8 @@ pub(crate) struct Turn<'r, 'a> {
     pub results_lost: bool,
     /// The attempt that opened the batch, if this run did.
     pub opened_in: u64,
+    /// Calls of the open batch that a person has approved, and that this run is the first to run.
+    pub approved: Vec<usize>,
     /// What was delivered.
     pub start: Start,
     agents: &'r dyn Agents,
@@ -79,6 +81,7 @@ impl<'r, 'a> Turn<'r, 'a> {
             results,
             results_lost: false,
             opened_in: 0,
+            approved: Vec::new(),
             agents,
             start,
             moved,
@@ -138,9 +141,35 @@ impl<'r, 'a> Turn<'r, 'a> {
             if core::mem::take(&mut self.op.paused) {
                 self.s.tell(json!({"type": "resumed", "submission": self.id}));
             }
+            for (call, answer) in &inputs.answers {
+                self.answer(call, answer, &mut writes);
+            }
         }
         rest::close_batch(&mut self.s, &mut self.op, &self.id, &mut writes);
         self.commit(writes)
+    }
+
+    /// Takes the answer to the question of a call: it may run, or has its result (P7a).
+    fn answer(&mut self, name: &str, answer: &Approval, writes: &mut Vec<Write>) {
+        let Some(i) = self.op.asked().map(|(i, ..)| i).find(|i| self.op.call_name(*i) == name) else { return };
+        let call = &mut self.op.calls[i];
+        call.asked = None;
+        call.approval = Some(answer.clone());
+        let event = json!({
+            "type": "answered",
+            "submission": self.id,
+            "call": name,
+            "decision": answer.verdict,
+            "by": answer.by,
+        });
+        self.s.tell(event);
+        let text = match (answer.verdict, &answer.reason) {
+            (Verdict::Approved, _) => return self.approved.push(i),
+            (Verdict::Denied, None) => "A person denied this call: it was not run.".to_owned(),
+            (Verdict::Denied, Some(reason)) => format!("A person denied this call: it was not run. Why: {reason}"),
+            (Verdict::Expired, _) => "Nobody approved this call in time: it was not run.".to_owned(),
+        };
+        batch::place_refusal(self, i, &text, "denied", writes);
     }
 
     /// The submission's run, to its outcome.
@@ -152,6 +181,11 @@ impl<'r, 'a> Turn<'r, 'a> {
                     return Ok(());
                 }
                 continue;
+            }
+            if self.op.asked().next().is_some() {
+                // The next decision looks for answers, and says when to look again.
+                self.s.flush_journal();
+                return Ok(());
             }
             // The next decision ends it, in one commit that also takes the wish out of the inbox (P6x).
             let look = self.look()?;

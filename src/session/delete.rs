@@ -192,7 +192,12 @@ fn entries(
             writes.extend(SUBJECTS.iter().flat_map(|s| [keys::notice(id, s), keys::sent(id, s)]).map(del));
         }
     }
-    writes.extend(found.into_iter().map(|(k, _)| del(place.entry(k))));
+    for (k, entry) in found {
+        if let Entry::Answer { submission, call } = &entry {
+            writes.push(del(keys::answer(submission, call)));
+        }
+        writes.push(del(place.entry(k)));
+    }
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::id::Place;
 use crate::ports::{Bytes, Ports, Write};
 use crate::prelude::*;
-use crate::record::{Usage, decode};
+use crate::record::{Approval, Usage, decode};
 use crate::store::{READ_MAX, read_many};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -88,6 +88,9 @@ pub struct Message {
     /// Of a result: how many steps its call has recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u16>,
+    /// Of a result: how the question was answered that its call had waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
     /// Of a summary: the first message that stays in the context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<u64>,
@@ -125,6 +128,7 @@ impl Message {
             is_error: None,
             outcome: None,
             steps: None,
+            approval: None,
             kept: None,
         }
     }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Real clients against a running `writ serve`: httpx-sse follows streams, schemathesis plays the API's own document.
-# Their versions are pinned; they live under target/.
+# Real clients against a running `writ serve`: httpx-sse follows streams, schemathesis plays the API's own document. And
+# clients that start `writ` themselves (acp.sh). Their versions are pinned; they live under target/.
 #
 #   tests/clients/run.sh WRIT
 set -euo pipefail
@@ -26,3 +26,4 @@ url=$(sed -n 's/^listening on //p' "$data/out")
 "$root/tests/clients/schemathesis.sh" "$url" "$WRIT_CLIENT_TOKEN"
 kill "$server"
 wait "$server"
+"$root/tests/clients/acp.sh" "$writ"

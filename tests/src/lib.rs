@@ -2,6 +2,7 @@
 //! clock, and a store that counts its calls, checks the protocol's rules, and can be made to crash.
 #![cfg(not(target_family = "wasm"))]
 
+pub mod acp;
 mod appends;
 mod broken;
 mod crash;

@@ -45,6 +45,7 @@ enum Kind {
     Start,
     Cancel,
     Pause,
+    Answer,
     Paused,
     Notice,
     Sent,
@@ -72,6 +73,7 @@ fn kind(key: &str) -> (Kind, &str) {
         ["p", _, "sub", id, "start"] => (Kind::Start, id),
         ["p", _, "sub", id, "cancel"] => (Kind::Cancel, id),
         ["p", _, "sub", id, "pause"] => (Kind::Pause, id),
+        ["p", _, "sub", id, "answer", _] => (Kind::Answer, id),
         ["p", _, "sub", id, "notice", _] => (Kind::Notice, id),
         ["p", _, "sub", id, "sent", _] => (Kind::Sent, id),
         ["paused"] => (Kind::Paused, ""),
@@ -130,7 +132,7 @@ impl RulesStore {
             let fine = match (&write.value, master.0) {
                 (Some(value), Kind::Queue) => match what {
                     Kind::Queue => write.key == guard.key,
-                    Kind::Slot | Kind::Start | Kind::Cancel | Kind::Pause | Kind::Entry => old.is_none(),
+                    Kind::Slot | Kind::Start | Kind::Cancel | Kind::Pause | Kind::Answer | Kind::Entry => old.is_none(),
                     // Created; or settled by the last step of a failed copy, whose head goes in this commit.
                     Kind::Sub => old.is_none() || fate(&tag_of(value)) == Fate::Gone,
                     Kind::Head => old.is_none(),
@@ -158,7 +160,7 @@ impl RulesStore {
                 },
                 (None, Kind::Head) => match what {
                     Kind::Slot | Kind::Moved | Kind::Start | Kind::Cancel | Kind::Step | Kind::Sub => true,
-                    Kind::Pause | Kind::Notice | Kind::Sent => true,
+                    Kind::Pause | Kind::Answer | Kind::Notice | Kind::Sent => true,
                     Kind::Entry | Kind::Message | Kind::Ring => of == master.1,
                     _ => false,
                 },

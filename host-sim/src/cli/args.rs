@@ -7,6 +7,8 @@ use clap::Parser;
 use clap::Subcommand;
 
 use super::agents::AgentsArgs;
+use super::approve::ApproveArgs;
+use super::approve::DenyArgs;
 use super::cancel::CancelArgs;
 use super::chat::ChatArgs;
 use super::check::CheckArgs;
@@ -26,6 +28,8 @@ use super::pause::ResumeArgs;
 use super::replay::ReplayArgs;
 use super::run::RunArgs;
 use super::serve::ServeArgs;
+use super::stdio::AcpArgs;
+use super::stdio::McpArgs;
 
 /// Durable agents from the command line.
 ///
@@ -100,6 +104,8 @@ pub enum Command {
     Run(RunArgs),
     Chat(ChatArgs),
     Serve(ServeArgs),
+    Acp(AcpArgs),
+    Mcp(McpArgs),
     Replay(ReplayArgs),
     Export(ExportArgs),
     Import(ImportArgs),
@@ -111,6 +117,8 @@ pub enum Command {
     Fork(ForkArgs),
     Delete(DeleteArgs),
     Cancel(CancelArgs),
+    Approve(ApproveArgs),
+    Deny(DenyArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Agents(AgentsArgs),

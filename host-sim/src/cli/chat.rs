@@ -5,6 +5,7 @@ use serde_json::Value;
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use super::approve;
 use super::args::Global;
 use super::blocks;
 use super::blocks::Detail;
@@ -20,6 +21,7 @@ use super::open;
 use super::out::DIM;
 use super::out::Out;
 use super::out::styled;
+use super::record::Record;
 use super::session::Session;
 use super::spans;
 use super::stream::Stream;
@@ -38,7 +40,8 @@ Examples:
   writ chat helper trip                goes on with the thread helper/trip
   printf 'one\\ntwo\\n' | writ chat helper trip       a line is a message, replies on stdout
 
-In the conversation: /quit (or Ctrl-D) leaves. Ctrl-C while an answer comes cancels it durably.")]
+In the conversation: /quit (or Ctrl-D) leaves. Ctrl-C while an answer comes cancels it durably. A call that needs your word
+asks for it: y lets it run, anything else denies it.")]
 pub struct ChatArgs {
     /// The agent.
     pub agent: Name,
@@ -61,7 +64,7 @@ pub async fn run(args: ChatArgs, global: &Global, out: Out) -> Result<u8, Failur
             Line::Message(text) if text.trim() == "/quit" => break,
             Line::Message(text) if text.trim().is_empty() => {}
             Line::Message(text) => {
-                let ended = turn(&session, &thread, &text, &mut interrupts, out).await?;
+                let ended = turn(&session, &thread, &text, &mut input, &mut interrupts, out).await?;
                 if code == exit::DONE {
                     code = ended;
                 }
@@ -77,6 +80,7 @@ async fn turn(
     session: &Session,
     thread: &Thread,
     text: &str,
+    input: &mut Input,
     interrupts: &mut mpsc::Receiver<()>,
     out: Out,
 ) -> Result<u8, Failure> {
@@ -93,7 +97,17 @@ async fn turn(
     let note = styled(DIM, &format!("writ: submission {}", receipt.id));
     out.note(&note, &json!({"id": receipt.id, "key": key.as_str()}));
     let mut stream = Stream::new(out);
-    let record = session.wait(&receipt, &mut events, interrupts, |event| stream.event(event)).await?;
+    let record = loop {
+        match session.wait(&receipt, &mut events, interrupts, |event| stream.event(event)).await {
+            Ok(record) => break record,
+            Err(failure) if failure.code == "not-settled" => {
+                if !answer(session, &receipt, input, interrupts, out).await? {
+                    return Err(failure);
+                }
+            }
+            Err(failure) => return Err(failure),
+        }
+    };
     if out.json {
         let body = std::str::from_utf8(&record.body).unwrap_or_default();
         out.line(spans::field(body, "outcome").unwrap_or("null"))?;
@@ -105,6 +119,25 @@ async fn turn(
         out.failure(&failure);
     }
     Ok(record.exit())
+}
+
+/// Asks about the calls that wait for a person; false when there is none, or nobody to ask.
+async fn answer(
+    session: &Session,
+    receipt: &Record,
+    input: &mut Input,
+    interrupts: &mut mpsc::Receiver<()>,
+    out: Out,
+) -> Result<bool, Failure> {
+    let id = receipt.submission()?;
+    let questions = session.record(&id).await?.questions;
+    for question in &questions {
+        out.note(&format!("writ: {}? y lets it run", approve::line(question)), &json!({"question": question}));
+        let Line::Message(text) = input.line(interrupts).await? else { return Ok(false) };
+        let yes = matches!(text.trim().to_ascii_lowercase().as_str(), "y" | "yes");
+        approve::answer(session, &id, question, yes).await?;
+    }
+    Ok(!questions.is_empty())
 }
 
 /// The last messages of a thread that exists already.

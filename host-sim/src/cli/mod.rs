@@ -5,6 +5,7 @@
 //! everything else to stderr, and [`exit`] has the exit codes.
 
 mod agents;
+mod approve;
 mod args;
 mod blocks;
 mod cancel;
@@ -46,6 +47,7 @@ mod serve;
 mod session;
 mod settings;
 mod spans;
+mod stdio;
 mod steer;
 mod stream;
 mod table;
@@ -101,7 +103,9 @@ async fn dispatch(cli: Cli, out: Out) -> Result<u8, Failure> {
         _ => config::settle(given)?,
     };
     match cli.command {
+        Command::Acp(args) => stdio::acp(args, given, out).await,
         Command::Agents(args) => agents::run(args, global, out).await,
+        Command::Approve(args) => approve::approve(args, global, out).await,
         Command::Cancel(args) => cancel::run(args, global, out).await,
         Command::Chat(args) => chat::run(args, global, out).await,
         Command::Check(args) => check::run(args, global, out).await,
@@ -110,11 +114,13 @@ async fn dispatch(cli: Cli, out: Out) -> Result<u8, Failure> {
         Command::Delete(args) => delete::run(args, global, out).await,
         Command::Demo(args) => demo::run(args, global, out).await,
         Command::DemoHost(args) => demo_host::run(args, global).await,
+        Command::Deny(args) => approve::deny(args, global, out).await,
         Command::Explain(args) => explain::run(args, global, out).await,
         Command::Export(args) => export::run(args, global, out).await,
         Command::Fork(args) => fork::run(args, global, out).await,
         Command::Import(args) => import::run(args, global, out).await,
         Command::Inspect(args) => inspect::run(args, global, out).await,
+        Command::Mcp(args) => stdio::mcp(args, given, out).await,
         Command::Pause(args) => pause::pause(args, global, out).await,
         Command::Resume(args) => pause::resume(args, global, out).await,
         Command::Replay(args) => replay::run(args, global, out).await,

@@ -95,17 +95,22 @@ pub async fn without_data(global: &Global) -> Result<Session, Failure> {
     start(engine(global, &HostLimits::small()).await?, store, setup, Mode::Read, false).await
 }
 
-/// A host that serves others, as it is configured. Nothing runs yet: sweep it.
-pub async fn to_serve(global: &Global, config: &Config, telemetry: &Arc<Telemetry>) -> Result<Host, Failure> {
+/// A host that serves others, as it is configured. Nothing runs yet: sweep it. A script gets the agent that is named.
+pub async fn to_serve(
+    global: &Global,
+    agent: Option<&Name>,
+    config: &Config,
+    telemetry: &Arc<Telemetry>,
+) -> Result<Host, Failure> {
     let limits = HostLimits { linger_ms: SERVE_LINGER_MS, ..config.serve.limits() };
     let engine = engine(global, &limits).await?;
     let (store, log) = match config.store {
         StoreKind::Memory => (Arc::new(MemoryStore::default()) as Arc<dyn Store>, ExecutionLog::in_memory()),
         StoreKind::Redb => (folder_store(&global.data)?, executions(global)?),
     };
-    // Nobody names an agent here, so a script gets the one that everybody tries first.
+    // Where nobody names an agent a script gets the one that everybody tries first.
     let helper = "helper".parse().map_err(|e: String| Failure::internal("agent", e))?;
-    let setup = setup(global, Some(&helper), store.clone(), log)?;
+    let setup = setup(global, agent.or(Some(&helper)), store.clone(), log)?;
     let mut settings = setup.settings.texts();
     settings.extend(config.component_settings());
     let parts = Parts {

