@@ -86,6 +86,26 @@ pub fn questions(ports: &Ports, id: &str, sub: &Submission) -> Result<Vec<Questi
     }
 }
 
+/// Those of the questions that nobody has answered: an answer is taken up by the next run, and until then its question
+/// stands.
+pub fn unanswered(ports: &Ports, id: &str, sub: &Submission) -> Result<Vec<Question>, Error> {
+    let standing = questions(ports, id, sub)?;
+    if standing.is_empty() {
+        return Ok(standing);
+    }
+    let place = Place { partition: id::partition_of_id(id).unwrap_or_default(), tag: sub.tag.clone() };
+    let marks = standing.iter().map(|question| keys::answer(id, &question.call));
+    let wanted: Vec<String> = marks.chain([place.head()]).collect();
+    // One snapshot: a run deletes the mark in the commit that takes the question away.
+    let mut values = store::read_many(ports.store, &wanted)?;
+    let head: Option<Head> = decode_opt(&place.head(), &values.pop().flatten())?;
+    let op = head.and_then(|head| head.op).filter(|op| op.sub == id);
+    let stands =
+        |question: &Question| op.as_ref().is_some_and(|op| op.asked().any(|(i, ..)| op.call_name(i) == question.call));
+    let open = standing.into_iter().zip(values).filter(|(question, mark)| mark.is_none() && stands(question));
+    Ok(open.map(|(question, _)| question).collect())
+}
+
 /// The questions of an operation. Costs a read if there are any.
 pub fn questions_of(ports: &Ports, place: &Place, op: &Op) -> Result<Vec<Question>, Error> {
     if op.asked().next().is_none() {

@@ -68,7 +68,7 @@ impl Ask {
         if owner.is_some_and(|owner| owner != record.address.owner) {
             return Err(Problem::not_found().into());
         }
-        let questions = approval::questions(ports, id, &record)?;
+        let questions = approval::unanswered(ports, id, &record)?;
         let result = match self.elicit && !questions.is_empty() {
             true => questions::required(ports, id, &record, &questions, &self.digest)?,
             false => results::tool_result(ports, id, &record)?,
@@ -81,7 +81,7 @@ impl Ask {
 pub fn is_due(ports: &Ports, id: &str) -> Result<bool, Error> {
     Ok(match record(ports, id)? {
         None => true,
-        Some(record) => record.is_settled() || !approval::questions(ports, id, &record)?.is_empty(),
+        Some(record) => record.is_settled() || !approval::unanswered(ports, id, &record)?.is_empty(),
     })
 }
 

@@ -63,7 +63,7 @@ pub fn answer(
     responses: &Map<String, Value>,
 ) -> Result<Option<Work>, Refusal> {
     let mut work = None;
-    for question in approval::questions(ports, id, sub)? {
+    for question in approval::unanswered(ports, id, sub)? {
         let Some(decision) = responses.get(&key(&question)).and_then(decision) else { continue };
         let owner = &sub.address.owner;
         match approval::answer(*ports, owner, id, &question.call, Some(&question.hash), decision) {

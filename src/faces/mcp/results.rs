@@ -67,7 +67,7 @@ pub fn tool_result(ports: &Ports, id: &str, sub: &Submission) -> Result<Value, E
         }
         None => {
             let view = view::submission(ports, id, sub)?;
-            let questions = approval::questions(ports, id, sub)?;
+            let questions = approval::unanswered(ports, id, sub)?;
             if !questions.is_empty() {
                 let shown = |q: &approval::Question| json!({"call": q.call, "tool": q.tool, "arguments": q.arguments});
                 told.insert("questions".into(), questions.iter().map(shown).collect());

@@ -55,7 +55,7 @@ pub fn detailed(ports: &Ports, id: &str, sub: &Submission, elicit: bool) -> Resu
         None => {
             let view = view::submission(ports, id, sub)?;
             let reason = view["reason"].as_str().unwrap_or_default().to_owned();
-            let questions = approval::questions(ports, id, sub)?;
+            let questions = approval::unanswered(ports, id, sub)?;
             let asked = questions.iter().map(|q| q.asked).max();
             match questions.is_empty() || !elicit {
                 true => ("working", reason, asked),
