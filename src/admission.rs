@@ -44,6 +44,8 @@ pub struct Snapshot {
     pub head: Option<Head>,
     /// Heads of the lists: the owner's (`None`: the first thread of this owner here), of births, of owners.
     pub lists: Lists,
+    /// Head of the list of the owner's tasks.
+    pub tasks: IndexHead,
 }
 
 /// Heads of the owner's list, of births and of owners.
@@ -93,6 +95,18 @@ pub fn submit(
     key: Option<String>,
     delivery: &Delivery,
 ) -> Result<Accepted, Refusal> {
+    submit_labelled(ports, agents, address, key, delivery, None)
+}
+
+/// Submits a delivery, with what the caller calls its message: kept with it, and no part of its identity.
+pub fn submit_labelled(
+    ports: Ports,
+    agents: &dyn Agents,
+    address: Address,
+    key: Option<String>,
+    delivery: &Delivery,
+    label: Option<&str>,
+) -> Result<Accepted, Refusal> {
     let identity = delivery.identity(&address);
     let admission = Admission { ports, address, key, kind: Kind::Run, steer: delivery.steer, identity };
     admission.run(|snapshot| {
@@ -118,7 +132,8 @@ pub fn submit(
                 notice::names(ports.host, &admission.address.agent).map_err(|e| Problem::new(500, "bad-settings", e))?
             }
         };
-        let start = Start { content: delivery.content.clone(), result_schema: delivery.result_schema.clone(), limits };
+        let (content, result_schema) = (delivery.content.clone(), delivery.result_schema.clone());
+        let start = Start { content, result_schema, limits, label: label.map(str::to_owned) };
         let stored = encode(&start).len();
         if stored > VALUE_MAX {
             return Err(too_large("The request's stored form", stored, VALUE_MAX));
@@ -210,8 +225,9 @@ impl Admission<'_> {
             keys::list(p, owner),
             keys::list(p, List::Births),
             keys::list(p, List::Owners),
+            keys::list(p, List::Tasks(&self.address.owner)),
         ];
-        let [format, queue, sub, inbox, head, mine, births, owners] = read(self.ports.store, all.clone())?;
+        let [format, queue, sub, inbox, head, mine, births, owners, tasks] = read(self.ports.store, all.clone())?;
         let snapshot = Snapshot {
             sub: decode_opt(&all[2], &sub)?,
             inbox: decode_opt(&all[3], &inbox)?,
@@ -221,6 +237,7 @@ impl Admission<'_> {
                 decode_opt(&all[6], &births)?.unwrap_or_default(),
                 decode_opt(&all[7], &owners)?.unwrap_or_default(),
             ),
+            tasks: decode_opt(&all[8], &tasks)?.unwrap_or_default(),
             queue: (queue.clone(), decode_opt(&all[1], &queue)?.unwrap_or_default()),
         };
         Ok((format, snapshot))
@@ -259,6 +276,7 @@ impl Admission<'_> {
         let mut inbox = read.inbox.clone().unwrap_or_default();
         let (n, k) = (queue.next, inbox.next);
         let settled = birth.outcome.is_some();
+        let task = (self.kind == Kind::Run && !self.steer).then_some(read.tasks.next);
         let sub = Submission {
             v: HASH_VERSION,
             hash: self.identity.hash.clone(),
@@ -270,17 +288,27 @@ impl Admission<'_> {
             steer: self.steer,
             k,
             n,
+            task,
             created: now,
             deadline: now.saturating_add(birth.deadline_ms),
             state: if settled { State::Settled } else { State::Queued },
             notify: birth.notify,
             attempt: 0,
+            begun: None,
+            first: None,
             settled: settled.then_some(now),
             outcome: birth.outcome,
         };
         queue.next += 1;
         inbox.next += 1;
-        let mut writes = vec![put(keys::sub(id), &sub), put(place.inbox(), &inbox)];
+        let mut writes = vec![put(keys::sub(id), &sub)];
+        if let Some(at) = task {
+            inbox.tasks += 1;
+            let list = List::Tasks(&self.address.owner);
+            writes.push(put(keys::list(p, list), &IndexHead { next: at + 1, ..read.tasks }));
+            writes.push(put(keys::list_entry(p, list, at), &TaskEntry { id: id.to_owned(), created: now }));
+        }
+        writes.push(put(place.inbox(), &inbox));
         writes.push(put(place.entry(k), &Entry::Submit(id.to_owned())));
         if !settled {
             let slot = Slot::Submission { id: id.to_owned(), tag: place.tag.clone(), notify: !sub.notify.is_empty() };
@@ -332,7 +360,7 @@ impl Admission<'_> {
         let owner = self.address.owner.as_str();
         let meta = Meta { in_owner: mine.as_ref().map_or(0, |l| l.next), in_births: births.next };
         let mut append = |list: List, at: u64, value: &str| {
-            writes.push(put(keys::list(place.partition, list), &IndexHead { next: at + 1 }));
+            writes.push(put(keys::list(place.partition, list), &IndexHead { next: at + 1, gone: 0 }));
             writes.push(put(keys::list_entry(place.partition, list, at), &value));
         };
         append(List::Owner(owner), meta.in_owner, &place.tag);
@@ -400,5 +428,6 @@ pub fn input_message(id: &str, sub: &Submission, start: &Start, now: u64) -> Mes
     let mut message = Message::new(Role::User, start.content.clone(), now);
     message.submission = Some(id.to_owned());
     message.kind = sub.steer.then(|| "steer".to_owned());
+    message.label = start.label.clone();
     message
 }

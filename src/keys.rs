@@ -72,6 +72,8 @@ pub fn step(id: &str, call: &str, n: u16) -> String {
 pub enum List<'a> {
     /// The threads of an owner, in order of birth.
     Owner(&'a str),
+    /// The tasks of an owner: its submissions of kind run that are no steering messages, in order of acceptance.
+    Tasks(&'a str),
     /// All births, of whatever owner: what `audit` walks.
     Births,
     /// Submissions whose thread never came to be: copies that failed. Their records outlive it.
@@ -84,6 +86,7 @@ pub enum List<'a> {
 pub fn list(partition: u8, list: List) -> String {
     match list {
         List::Owner(owner) => format!("p/{partition:02x}/idx/{}/threads", owner_tag(owner)),
+        List::Tasks(owner) => format!("p/{partition:02x}/idx/{}/tasks", owner_tag(owner)),
         List::Births => format!("p/{partition:02x}/idx/births"),
         List::Orphans => format!("p/{partition:02x}/idx/orphans"),
         List::Owners => format!("p/{partition:02x}/idx/owners"),

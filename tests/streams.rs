@@ -85,7 +85,11 @@ async fn a_stream_ends_with_each_outcome_of_a_run() {
         ("hi", json!({}), json!({"status": "completed", "message": 1})),
         ("look", json!({}), json!({"status": "completed", "message": 3})),
         ("flaky", json!({}), json!({"status": "completed", "message": 1})),
-        ("fail", json!({}), failed("model", "The model failed (refused): No.")),
+        ("fail", json!({}), {
+            let mut refused = failed("model", "The model failed (refused): No.");
+            refused["error"]["kind"] = json!("refused");
+            refused
+        }),
         ("look", json!({"turns": 1}), failed("budget", "1 turns were used; the limit of this submission is 1.")),
         ("look", json!({"deadlineMs": 1000}), failed("deadline", "")),
     ];

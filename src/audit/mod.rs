@@ -115,9 +115,11 @@ pub fn page(ports: &Ports, cursor: Option<&str>) -> Result<Page, Error> {
         0 => slots(ports, at, &mut page)?,
         1 => {
             let list = |owner: &str| keys::list(at.partition as u8, List::Owner(owner));
-            named::<IndexHead>(ports, at, &mut page, List::Owners, list)?
+            // An owner that has only copied has no tasks.
+            let tasks = |owner: &str| Some(keys::list(at.partition as u8, List::Tasks(owner)));
+            named::<IndexHead>(ports, at, &mut page, List::Owners, list, tasks)?
         }
-        2 => named::<Submission>(ports, at, &mut page, List::Orphans, keys::sub)?,
+        2 => named::<Submission>(ports, at, &mut page, List::Orphans, keys::sub, |_| None)?,
         _ => births(ports, at, &mut page)?,
     };
     page.next = (next.partition < format.partitions).then(|| next.text());
@@ -162,13 +164,15 @@ fn slots(ports: &Ports, at: Cursor, page: &mut Page) -> Result<Cursor, Error> {
     Ok(if end < queue.next { Cursor { n: end, ..at } } else { at.part(1) })
 }
 
-/// A list whose entries each name one more key: that of owners, their lists; that of orphans, their records.
+/// A list whose entries each name one more key, and perhaps another: that of owners, their lists; that of orphans, their
+/// records.
 fn named<T: DeserializeOwned>(
     ports: &Ports,
     at: Cursor,
     page: &mut Page,
     list: List,
     target: impl Fn(&str) -> String,
+    optional: impl Fn(&str) -> Option<String>,
 ) -> Result<Cursor, Error> {
     let p = at.partition as u8;
     let key = keys::list(p, list);
@@ -181,10 +185,13 @@ fn named<T: DeserializeOwned>(
     }
     let end = head.next.min(at.n + PAGE);
     let names: Vec<String> = (at.n..end).map(|n| keys::list_entry(p, list, n)).collect();
-    let mut targets = Vec::new();
+    let (mut targets, mut optionals) = (Vec::new(), Vec::new());
     for (name, value) in names.iter().zip(read_many(ports.store, &names)?) {
         match page.value::<String>(name, &value) {
-            Some(entry) => targets.push(target(&entry)),
+            Some(entry) => {
+                targets.push(target(&entry));
+                optionals.extend(optional(&entry));
+            }
             None => page.find("I15", name, "an entry of a list is missing"),
         }
     }
@@ -192,6 +199,9 @@ fn named<T: DeserializeOwned>(
         if page.value::<T>(name, &value).is_none() {
             page.find("I15", name, "a list names it, and it is missing");
         }
+    }
+    for (name, value) in optionals.iter().zip(read_many(ports.store, &optionals)?) {
+        let _: Option<T> = page.value(name, &value);
     }
     Ok(if end < head.next { Cursor { n: end, ..at } } else { at.part(at.part + 1) })
 }

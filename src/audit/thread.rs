@@ -338,6 +338,7 @@ impl Thread<'_> {
         if record.tag != self.place.tag || record.address != self.head.address || record.k != k {
             page.find("I2", key, "the record names another thread or another place in its inbox");
         }
+        self.task(id, &record, page)?;
         let current = self.head.op.as_ref().is_some_and(|op| op.sub == id);
         if record.is_settled() {
             self.settled(key, &record, page);
@@ -365,6 +366,17 @@ impl Thread<'_> {
             page.find("I6", key, "it is at work, but no attempt is counted");
         }
         self.slot(id, moved.unwrap_or(record.n), page)
+    }
+
+    /// A task stands in its owner's list where its record says.
+    fn task(&self, id: &str, record: &Submission, page: &mut Page) -> Result<(), Error> {
+        let Some(n) = record.task else { return Ok(()) };
+        let name = keys::list_entry(self.place.partition, List::Tasks(&record.address.owner), n);
+        let [value] = read(self.ports.store, [name.clone()])?;
+        if page.value::<TaskEntry>(&name, &value).is_none_or(|entry| entry.id != id) {
+            page.find("I15", &name, format!("should list {id}"));
+        }
+        Ok(())
     }
 
     /// A restart finds the submission by its slot.

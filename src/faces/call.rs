@@ -46,8 +46,11 @@ pub fn respond(ports: Ports, agents: &dyn Agents, request: &Request) -> Response
 fn answer(ports: Ports, agents: &dyn Agents, request: &Request) -> Result<Response, Refusal> {
     let path = Path::parse(&request.path)
         .ok_or_else(|| Problem::new(400, "bad-path", "The path is not well formed, or longer than 8 KiB."))?;
-    let found: Vec<(&Route, Vec<String>)> =
-        ROUTES.iter().chain(FACES).filter_map(|route| Some((route, path.matches(route.path)?))).collect();
+    let found: Vec<(&Route, Vec<String>)> = ROUTES
+        .iter()
+        .chain(FACES.iter().copied().flatten())
+        .filter_map(|route| Some((route, path.matches(route.path)?)))
+        .collect();
     let Some((route, params)) = found.iter().find(|(route, _)| route.method == request.method) else {
         return match found.as_slice() {
             [] => Err(Problem::not_found().into()),

@@ -31,11 +31,10 @@ pub struct Frames {
 
 /// A page of a feed after a number.
 pub fn frames(ports: &Ports, feed: &Feed, after: u64) -> Result<Frames, Refusal> {
-    let page = || follow(ports, feed, after);
     match &feed.face {
-        Face::Thread => Ok(thread(page()?)),
-        Face::A2a(request) => a2a::frames(ports, feed, request, after, page()?),
+        Face::Thread => Ok(thread(follow(ports, feed, after)?)),
         // Their feeds count otherwise than the journal does.
+        Face::A2a(request) => a2a::frames(ports, feed, request, after),
         Face::Acp(request) => acp::frames(ports, feed, request, after),
         Face::Mcp(request) => mcp::frames(ports, feed, request, after),
     }

@@ -38,8 +38,9 @@ impl Path {
         }
         let mut params = Vec::new();
         for (part, segment) in pattern.into_iter().zip(&self.segments) {
-            if part.starts_with('{') {
-                params.push(segment.clone());
+            if let Some((_, verb)) = part.split_once('}').filter(|_| part.starts_with('{')) {
+                let name = segment.strip_suffix(verb).filter(|name| verb.is_empty() || !name.is_empty())?;
+                params.push(name.to_owned());
             } else if part != segment {
                 return None;
             }
@@ -78,6 +79,12 @@ mod tests {
     fn a_route_gives_its_parameters() {
         let path = Path::parse("/v1/agents/a%2Fb/threads/t?x").unwrap();
         assert_eq!(path.matches("/v1/agents/{agent}/threads/{thread}"), Some(vec!["a/b".into(), "t".into()]));
+        let path = Path::parse("/a2a/tasks/x:y%3acancel").unwrap();
+        assert_eq!(path.matches("/a2a/tasks/{id}:cancel"), Some(vec!["x:y".into()]));
+        assert_eq!(path.matches("/a2a/tasks/{id}"), Some(vec!["x:y:cancel".into()]));
+        assert_eq!(path.matches("/a2a/tasks/{id}:subscribe"), None);
+        assert_eq!(Path::parse("/a2a/tasks/:cancel").unwrap().matches("/a2a/tasks/{id}:cancel"), None);
+        let path = Path::parse("/v1/agents/a%2Fb/threads/t?x").unwrap();
         for other in ["/v1/agents/{agent}/threads", "/v1/agents/{agent}/thread/{thread}", "/v1"] {
             assert_eq!(path.matches(other), None, "{other}");
         }

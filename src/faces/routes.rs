@@ -3,7 +3,7 @@
 
 use super::answer::Response;
 use super::call::Call;
-use super::{acp, mcp, stream, thread};
+use super::{a2a, acp, mcp, stream, thread};
 use crate::error::Refusal;
 
 /// Who may use a route.
@@ -21,14 +21,14 @@ pub enum Access {
 pub struct Route {
     /// The method.
     pub method: &'static str,
-    /// The path; `{name}` stands for one segment.
+    /// The path; `{name}` stands for one segment, `{name}:verb` for one that ends so.
     pub path: &'static str,
     /// Who may use it.
     pub access: Access,
     pub(super) answer: fn(&Call) -> Result<Response, Refusal>,
 }
 
-/// Routes of the thread API.
+/// The routes of the thread API.
 pub const ROUTES: &[Route] = &[
     open("GET", "/healthz", thread::health),
     open("GET", "/v1/openapi.json", thread::openapi),
@@ -60,11 +60,14 @@ pub const ROUTES: &[Route] = &[
     },
 ];
 
-/// Routes of the other faces.
-pub const FACES: &[Route] = &[
-    client("POST", "/acp", acp::answer),
-    client("POST", "/mcp", mcp::post),
-    client("GET", "/mcp/calls/{id}", mcp::later),
+/// The routes of the other faces, each with its own description.
+pub const FACES: &[&[Route]] = &[
+    a2a::ROUTES,
+    &[
+        client("POST", "/acp", acp::answer),
+        client("POST", "/mcp", mcp::post),
+        client("GET", "/mcp/calls/{id}", mcp::later),
+    ],
 ];
 
 type Answer = fn(&Call) -> Result<Response, Refusal>;

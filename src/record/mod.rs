@@ -142,12 +142,22 @@ pub struct Failure {
     pub code: String,
     /// For people.
     pub message: String,
+    /// Of a model's error: its kind, `refused`, `quota`, …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+}
+
+impl Failure {
+    /// A failure of a code.
+    pub fn new(code: &str, message: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), message: message.into(), kind: None }
+    }
 }
 
 impl Outcome {
     /// A failure.
     pub fn failed(code: &str, message: impl Into<String>) -> Self {
-        Self::Failed { error: Failure { code: code.to_owned(), message: message.into() } }
+        Self::Failed { error: Failure::new(code, message) }
     }
 
     /// An abort.
@@ -181,6 +191,9 @@ pub struct Submission {
     pub k: u64,
     /// Its slot when it was accepted: the accept number.
     pub n: u64,
+    /// Its entry in its owner's list of tasks, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<u64>,
     /// When it was accepted, Unix ms.
     pub created: u64,
     /// When it is too late, Unix ms.
@@ -192,6 +205,12 @@ pub struct Submission {
     pub notify: Vec<String>,
     /// How often it was tried; only rises (I6).
     pub attempt: u64,
+    /// When the last attempt began, Unix ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<u64>,
+    /// The number of its first message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<u64>,
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
@@ -217,6 +236,9 @@ pub struct Start {
     pub result_schema: Option<Value>,
     /// The limits in force when it was accepted.
     pub limits: Limits,
+    /// What the caller calls the message. It is no part of the request's identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
 }
 
 /// Largest persistent state of a thread, in bytes of JSON.
@@ -333,6 +355,9 @@ pub struct Inbox {
     /// The slot of a deletion: nothing is admitted any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<u64>,
+    /// How many tasks the thread has.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tasks: u64,
 }
 
 /// How a question was answered.
@@ -398,10 +423,26 @@ pub struct Meta {
 }
 
 /// `idx/…`: the head of a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexHead {
     /// Number of the next entry.
     pub next: u64,
+    /// How many entries went with their threads. Only the list of tasks counts them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub gone: u64,
+}
+
+/// `idx/<owner>/tasks/<n>`: a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskEntry {
+    /// Its id.
+    pub id: String,
+    /// When it was accepted, Unix ms.
+    pub created: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// `ses/<A>/j`: guards the journal's queued writes.

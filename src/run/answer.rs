@@ -8,7 +8,7 @@ use crate::agent::{Finish, Rendered, Start as StartHook};
 use crate::error::Error;
 use crate::ports::{ModelError, StopReason, Write};
 use crate::prelude::*;
-use crate::record::Outcome;
+use crate::record::{Failure, Outcome};
 use crate::session::{Message, Role};
 use crate::store::Stop;
 use serde_json::{Value, json};
@@ -71,7 +71,8 @@ impl Turn<'_, '_> {
                 message.stop_reason = Some(if kind == "cancelled" { "aborted" } else { "error" }.into());
                 message.error_message = Some(text.clone());
                 message.error_kind = Some(kind.clone());
-                let outcome = Outcome::failed("model", format!("The model failed ({kind}): {text}"));
+                let why = format!("The model failed ({kind}): {text}");
+                let outcome = Outcome::Failed { error: Failure { kind: Some(kind), ..Failure::new("model", why) } };
                 let usage = message.usage.unwrap_or_default();
                 let mut writes = Vec::new();
                 self.append(message.clone(), &mut writes);

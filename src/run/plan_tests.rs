@@ -17,11 +17,14 @@ fn record(deadline: u64, state: State) -> Submission {
         steer: false,
         k: 0,
         n: 0,
+        task: None,
         created: 0,
         deadline,
         state,
         notify: Vec::new(),
         attempt: 0,
+        begun: None,
+        first: None,
         outcome: None,
         settled: None,
     }
@@ -81,7 +84,7 @@ fn thread(head: Head, b: State, cancels: &[&str]) -> Snapshot {
     entries.extend(cancels.iter().enumerate().map(|(i, id)| (2 + i as u64, Entry::Cancel((*id).into()))));
     let a = if head.pos > 0 && head.op.is_none() { State::Settled } else { State::Running };
     let records = [("A".to_owned(), record(5_000, a)), ("B".to_owned(), record(5_000, b))].into();
-    let inbox = Inbox { next: entries.len() as u64, closed: None };
+    let inbox = Inbox { next: entries.len() as u64, ..Inbox::default() };
     Snapshot {
         inbox,
         head: Some(head),

@@ -107,6 +107,7 @@ impl<'r, 'a> Turn<'r, 'a> {
         let mut writes = inputs.writes(&mut turn.s, records)?;
         turn.s.head.pos = k + 1;
         turn.looked = k + 1;
+        turn.sub.first = Some(turn.s.head.count);
         let now = turn.s.ports.clock.now();
         let mut message = input_message(&turn.id, &turn.sub, &turn.start, now);
         message.kind = None;
@@ -295,6 +296,7 @@ impl<'r, 'a> Turn<'r, 'a> {
             self.s.head.epoch += 1;
         }
         self.sub.attempt += 1;
+        self.sub.begun = Some(self.s.ports.clock.now());
         self.sub.state = State::Running;
         let agent = &self.sub.address.agent;
         self.s.tell(json!({"type": "attempt", "submission": self.id, "attempt": self.sub.attempt, "agent": agent}));

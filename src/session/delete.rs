@@ -19,7 +19,7 @@ use crate::store::{self, READ_MAX, Sent, Stop, del, put, read, read_format, read
 const PAGE: usize = 56;
 
 /// Most writes that the deletion of one inbox entry costs.
-const ENTRY_WRITES: u64 = 11;
+const ENTRY_WRITES: u64 = 12;
 
 /// Submissions that one commit settles.
 const SETTLES: usize = 8;
@@ -185,6 +185,11 @@ fn entries(
     let moved = read_many(ports.store, &moved_keys)?;
     for (id, (key, moved)) in ids.iter().zip(moved_keys.iter().zip(moved)) {
         writes.extend([keys::sub(id), keys::start(id), keys::cancel(id), keys::pause(id)].map(del));
+        // A task's entry is put once, by Q, and never again: so it may go from this side (R1).
+        writes.extend(records.get(id).and_then(|record| {
+            let list = List::Tasks(&record.address.owner);
+            Some(del(keys::list_entry(place.partition, list, record.task?)))
+        }));
         // What has settled had its slot freed, unless somebody was still to be told.
         if let Some(record) = records.get(id).filter(|r| !r.notify.is_empty()) {
             let n = decode_opt(key, &moved)?.unwrap_or(record.n);
@@ -208,7 +213,8 @@ fn last(session: &Session, failed: Option<(String, Failure)>) -> Result<(), Stop
     let p = place.partition;
     let owner = session.head.address.owner.as_str();
     for _ in 0..64 {
-        let mut wanted = vec![keys::queue(p), place.head(), place.inbox(), place.meta()];
+        let tasks = keys::list(p, List::Tasks(owner));
+        let mut wanted = vec![keys::queue(p), place.head(), place.inbox(), place.meta(), tasks];
         wanted.extend(failed.iter().flat_map(|(id, _)| [keys::sub(id), keys::moved(id), keys::list(p, List::Orphans)]));
         let values = read_many(ports.store, &wanted)?;
         let head: Option<Head> = decode_opt(&wanted[1], &values[1])?;
@@ -228,16 +234,20 @@ fn last(session: &Session, failed: Option<(String, Failure)>) -> Result<(), Stop
             del(keys::list_entry(p, List::Births, meta.in_births)),
         ];
         writes.extend(inbox.closed.map(|n| del(keys::slot(p, n))));
+        if inbox.tasks > 0 {
+            let list: IndexHead = decode_opt(&wanted[4], &values[4])?.unwrap_or_default();
+            writes.push(put(wanted[4].clone(), &IndexHead { gone: list.gone + inbox.tasks, ..list }));
+        }
         if let Some((id, why)) = &failed {
             // With the head gone the record falls back to Q.
-            let record: Option<Submission> = decode_opt(&wanted[4], &values[4])?;
+            let record: Option<Submission> = decode_opt(&wanted[5], &values[5])?;
             if let Some(record) = record.filter(|r| !r.is_settled()) {
                 let outcome = Outcome::Failed { error: why.clone() };
-                let moved = decode_opt(&wanted[5], &values[5])?;
+                let moved = decode_opt(&wanted[6], &values[6])?;
                 settle_writes(id, &settled(&record, outcome, ports.clock.now()), moved, p, &mut writes);
                 // No thread names it any more: the list of orphans does, for the audit.
-                let orphans: IndexHead = decode_opt(&wanted[6], &values[6])?.unwrap_or_default();
-                writes.push(put(wanted[6].clone(), &IndexHead { next: orphans.next + 1 }));
+                let orphans: IndexHead = decode_opt(&wanted[7], &values[7])?.unwrap_or_default();
+                writes.push(put(wanted[7].clone(), &IndexHead { next: orphans.next + 1, ..orphans }));
                 writes.push(put(keys::list_entry(p, List::Orphans, orphans.next), id));
             }
         }

@@ -99,7 +99,7 @@ pub fn step(mut session: Session) -> Result<(), Stop> {
         if record.deadline > ports.clock.now() {
             return Err(Stop::Later(record.deadline));
         }
-        let why = Failure { code: "import-expired".into(), message: "The import was not finished in time.".into() };
+        let why = Failure::new("import-expired", "The import was not finished in time.");
         return give_up(session, staged, why);
     };
     let place = source.place(read_format(&ports)?.partitions);
@@ -110,7 +110,7 @@ pub fn step(mut session: Session) -> Result<(), Stop> {
     let head: Option<Head> = decode_opt(&wanted[0], &values[0])?;
     // Each page is read with the source's head: a source that was deleted and born again must not mix in (trap 19a).
     if head.is_none_or(|h| h.born != staged.born || h.stage != Stage::Live) {
-        let why = Failure { code: "source-gone".into(), message: "The thread that was copied is gone.".into() };
+        let why = Failure::new("source-gone", "The thread that was copied is gone.");
         return give_up(session, staged, why);
     }
     let mut page = Vec::new();

@@ -52,6 +52,9 @@ pub struct Message {
     /// `steer`, `repair`, `attempt-ended`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
+    /// Of a user's message: what the caller calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// Of a notice: why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -116,6 +119,7 @@ impl Message {
             submission: None,
             attempt: None,
             kind: None,
+            label: None,
             reason: None,
             stop_reason: None,
             model: None,

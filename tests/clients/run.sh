@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Real clients against a running `writ serve`: httpx-sse follows streams, schemathesis plays the API's own document. And
-# clients that start `writ` themselves (acp.sh). Their versions are pinned; they live under target/.
+# Real clients against a running `writ serve`: httpx-sse follows streams, two SDKs of A2A play its clients, schemathesis
+# plays the API's own document. And clients that start `writ` themselves (acp.sh). Their versions are pinned; they live
+# under target/.
 #
 #   tests/clients/run.sh WRIT
 set -euo pipefail
@@ -23,6 +24,7 @@ url=$(sed -n 's/^listening on //p' "$data/out")
 [ -x "$home/sse/bin/python" ] || python3 -m venv "$home/sse"
 "$home/sse/bin/pip" --quiet install --disable-pip-version-check httpx==0.28.1 httpx-sse==0.4.0
 "$home/sse/bin/python" "$root/tests/clients/sse.py" "$url" "$WRIT_CLIENT_TOKEN"
+"$root/tests/clients/a2a.sh" "$url" "$WRIT_CLIENT_TOKEN"
 "$root/tests/clients/schemathesis.sh" "$url" "$WRIT_CLIENT_TOKEN"
 kill "$server"
 wait "$server"

@@ -2,6 +2,7 @@
 //! clock, and a store that counts its calls, checks the protocol's rules, and can be made to crash.
 #![cfg(not(target_family = "wasm"))]
 
+pub mod a2a;
 pub mod acp;
 mod appends;
 mod broken;

@@ -162,6 +162,8 @@ impl RulesStore {
                     Kind::Slot | Kind::Moved | Kind::Start | Kind::Cancel | Kind::Step | Kind::Sub => true,
                     Kind::Pause | Kind::Answer | Kind::Notice | Kind::Sent => true,
                     Kind::Entry | Kind::Message | Kind::Ring => of == master.1,
+                    // An entry of the list of tasks goes with its submission; it was put once, and is never put again.
+                    Kind::Index => old.is_none() || write.key.contains("/tasks/"),
                     _ => false,
                 },
                 _ => false,

@@ -13,7 +13,7 @@ use super::names::Name;
 const DEFAULT_AGENTS: &str = include_str!("../../data/agents.json");
 
 /// What a settings file may hold, as in `wit/settings.wit`.
-const KNOWN: [&str; 5] = ["agents", "limits", "mcp", "overrides", "partitions"];
+const KNOWN: [&str; 6] = ["a2a", "agents", "limits", "mcp", "overrides", "partitions"];
 
 /// Settings by name, each a JSON value.
 #[derive(Clone, Debug, PartialEq)]

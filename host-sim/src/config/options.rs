@@ -30,7 +30,11 @@ pub const OPTIONS: &[Spec] = &[
     with_env("WRIT_DATA", given("data", Kind::Path, "./writ-data", "The data folder. One process at a time.")),
     given("store", Kind::Choice(&["redb", "memory"]), "redb", "Where `writ serve` stores; `memory` is gone with it."),
     free("component", Kind::Path, "A component to run instead of the one that is built in."),
-    free("settings", Kind::Path, "Settings for the component: a JSON file with `agents`, `overrides`, `limits`."),
+    free(
+        "settings",
+        Kind::Path,
+        "Settings for the component: a JSON file with `agents`, `overrides`, `limits`, `a2a`.",
+    ),
     free("script", Kind::Path, "A script that plays the model and the tools."),
     given("serve.addr", Kind::Address, "127.0.0.1:8787", "Where to listen."),
     given("serve.connections", number(1, 65_536, ""), "1024", "Most connections at a time; more wait."),

@@ -1,11 +1,26 @@
-//! A2A.
+//! A2A 1.0: a task is a submission, a context is a thread. Two bindings, JSON-RPC and HTTP+JSON, over one set of
+//! operations (docs/a2a.md).
 
-use super::frames::Frames;
-use crate::error::Refusal;
-use crate::follow::{Feed, Page};
-use crate::ports::Ports;
+mod answer;
+mod card;
+mod errors;
+mod jsonrpc;
+mod list;
+mod message;
+mod operations;
+mod params;
+mod question;
+mod rest;
+mod settings;
+mod stream;
+mod task;
+mod time;
 
-/// Frames of a feed of this face.
-pub(super) fn frames(_: &Ports, _: &Feed, _: &str, _: u64, page: Page) -> Result<Frames, Refusal> {
-    Ok(Frames { next: page.next, end: page.end, ..Frames::default() })
-}
+pub(super) use rest::ROUTES;
+pub(super) use stream::frames;
+
+/// The version that is spoken.
+const VERSION: &str = "1.0";
+
+/// The extension of `SendMessage`: its URI, and the key of its metadata.
+const EXTENSION: &str = "urn:writ:a2a:submission";
