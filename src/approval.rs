@@ -88,24 +88,29 @@ pub fn questions(ports: &Ports, id: &str, sub: &Submission) -> Result<Vec<Questi
 
 /// The questions of an operation that nobody has answered yet. Costs two reads if there are any.
 pub fn questions_of(ports: &Ports, place: &Place, op: &Op) -> Result<Vec<Question>, Error> {
-    let marks: Vec<String> = op.asked().map(|(i, ..)| keys::answer(&op.sub, &op.call_name(i))).collect();
-    if marks.is_empty() {
+    let calls: Vec<String> = op.asked().map(|(i, ..)| op.call_name(i)).collect();
+    if calls.is_empty() {
         return Ok(Vec::new());
     }
-    let answered = store::read_many(ports.store, &marks)?;
+    // One snapshot: a run deletes the mark in the commit that takes the question away.
+    let mut wanted: Vec<String> = calls.iter().map(|call| keys::answer(&op.sub, call)).collect();
+    wanted.push(place.head());
+    let mut values = store::read_many(ports.store, &wanted)?;
+    let head: Option<Head> = decode_opt(&place.head(), &values.pop().flatten())?;
+    let Some(op) = head.and_then(|head| head.op).filter(|now| now.sub == op.sub) else { return Ok(Vec::new()) };
+    let answered = |name: &String| calls.iter().position(|c| c == name).is_some_and(|i| values.get(i).is_some_and(Option::is_some));
     let n = op.base.saturating_sub(1);
     let message = read_messages(ports, place, n, n + 1)?.pop();
-    let calls = message.as_ref().map(|m| m.calls()).unwrap_or_default();
+    let arguments = message.as_ref().map(|m| m.calls()).unwrap_or_default();
     let question = |(i, call, asked): (usize, &Call, &Asked)| Question {
         call: op.call_name(i),
         tool: call.name.clone(),
-        arguments: calls.get(i).map(|c| c.arguments.clone()).unwrap_or_default(),
+        arguments: arguments.get(i).map(|c| c.arguments.clone()).unwrap_or_default(),
         hash: asked.hash.clone(),
         asked: asked.at,
         expires: asked.expires,
     };
-    let open = op.asked().zip(answered).filter(|(_, mark)| mark.is_none());
-    Ok(open.map(|(asked, _)| question(asked)).collect())
+    Ok(op.asked().map(question).filter(|question| !answered(&question.call)).collect())
 }
 
 /// Answers a question of an owner's submission, durably, once (C13). The first answer wins; the same one again is taken as

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Real clients against a running `writ serve`: httpx-sse follows streams, two SDKs of A2A play its clients, schemathesis
-# plays the API's own document. And clients that start `writ` themselves (acp.sh). Their versions are pinned; they live
+# plays the API's own document. And clients that have a `writ` of their own (mcp.sh, acp.sh). Their versions are pinned; they live
 # under target/.
 #
 #   tests/clients/run.sh WRIT
@@ -28,4 +28,5 @@ url=$(sed -n 's/^listening on //p' "$data/out")
 "$root/tests/clients/schemathesis.sh" "$url" "$WRIT_CLIENT_TOKEN"
 kill "$server"
 wait "$server"
+"$root/tests/clients/mcp.sh" "$writ"
 "$root/tests/clients/acp.sh" "$writ"

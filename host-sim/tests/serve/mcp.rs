@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 
 use super::client::{Answer, Client, ask, until};
+#[cfg(unix)]
+use super::process::Process;
 use super::served::{Served, options};
 
 const VERSION: &str = "mcp-protocol-version: 2026-07-28";
@@ -195,4 +197,29 @@ async fn a_server_that_stops_gives_nothing_up() {
         }
         super::client::soon("the host's end", host.shutdown()).await;
     }
+}
+
+/// Row 32: a task that was told of is there after a kill at that instant, and comes to its outcome.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_outlives_a_kill() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let process = Process::start(folder.path(), &[]).await;
+    let arguments = call(json!({"message": "late"}), capabilities.clone());
+    let task = ask(process.addr, "POST /mcp", &CALL, &arguments).await.json()["result"].clone();
+    process.signal("-KILL").await;
+    assert_eq!((&task["resultType"], process.end().await.0), (&json!("task"), None));
+    let process = Process::start(folder.path(), &[]).await;
+    let get = async || {
+        let id = task["taskId"].as_str().expect("an id");
+        let body = body("tasks/get", json!({"taskId": id}), capabilities.clone());
+        let headers = [VERSION, "mcp-method: tasks/get", &format!("mcp-name: {id}")];
+        ask(process.addr, "POST /mcp", &headers, &body).await.json()["result"].clone()
+    };
+    assert_eq!(get().await["taskId"], task["taskId"]);
+    let done = until("the outcome", async || Some(get().await).filter(|task| task["status"] != "working")).await;
+    assert_eq!((&done["status"], &done["result"]["content"][0]["text"]), (&json!("completed"), &json!("Here I am.")));
+    process.signal("-TERM").await;
+    assert_eq!(process.end().await.0, Some(0));
 }

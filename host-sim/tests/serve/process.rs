@@ -32,7 +32,7 @@ fn command(data: &Path, script: &str, addr: &str, extra: &[&str]) -> Command {
 }
 
 impl Process {
-    async fn start(data: &Path, extra: &[&str]) -> Self {
+    pub async fn start(data: &Path, extra: &[&str]) -> Self {
         Self::start_with(data, SCRIPT, "127.0.0.1:0", extra).await
     }
 

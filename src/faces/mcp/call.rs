@@ -27,6 +27,8 @@ pub fn agent(asked: &Asked, agent: &str, arguments: &Map<String, Value>) -> Resu
     let tool = settings::tool(&asked.call.ports, agent)?;
     let is_task = asked.knows_tasks() && tool.task != TaskUse::Never;
     check_capabilities(asked, agent, &tool)?;
+    // Read again when it is used; a bad one is refused before anything is stored.
+    asked.progress_token()?;
     let digest = canon::hash(&json!([agent, arguments]));
     let state = asked.params.get("requestState").filter(|state| asked.era == Era::Modern && !state.is_null());
     let (accepted, work) = match state {

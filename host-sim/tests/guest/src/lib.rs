@@ -93,7 +93,7 @@ impl Guest for Component {
             "feed" => Ok(FeedPage {
                 frames: vec![Frame {
                     number: after + 1,
-                    name: Some("drop".into()),
+                    name: None,
                     event: "{}".into(),
                 }],
                 next: after + 1,
