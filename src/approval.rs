@@ -98,7 +98,9 @@ pub fn questions_of(ports: &Ports, place: &Place, op: &Op) -> Result<Vec<Questio
     let mut values = store::read_many(ports.store, &wanted)?;
     let head: Option<Head> = decode_opt(&place.head(), &values.pop().flatten())?;
     let Some(op) = head.and_then(|head| head.op).filter(|now| now.sub == op.sub) else { return Ok(Vec::new()) };
-    let answered = |name: &String| calls.iter().position(|c| c == name).is_some_and(|i| values.get(i).is_some_and(Option::is_some));
+    let answered = |name: &String| {
+        calls.iter().position(|c| c == name).is_some_and(|i| values.get(i).is_some_and(Option::is_some))
+    };
     let n = op.base.saturating_sub(1);
     let message = read_messages(ports, place, n, n + 1)?.pop();
     let arguments = message.as_ref().map(|m| m.calls()).unwrap_or_default();

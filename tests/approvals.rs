@@ -77,7 +77,7 @@ fn paid(world: &World) -> Vec<u32> {
 }
 
 /// The other calls of the answer run at once; the one that needs a word waits over restarts, and costs neither an attempt
-/// nor a write. Shows A37, A38, B5.
+/// nor a write. Shows A37, A38; trap 3.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_waits_and_costs_nothing() {
     let world = world().await;
@@ -119,7 +119,7 @@ async fn a_denial_is_told_to_the_model_and_nothing_runs() {
     world.check().await;
 }
 
-/// The first answer wins, whenever the second one comes; the same one again is taken as said.
+/// The first answer wins, whenever the second one comes; the same one again is taken as said. Shows A38.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_counts_once() {
     let world = world().await;

@@ -165,7 +165,8 @@ async fn users_see_only_their_own() {
     let id = receipt["id"].as_str().expect("an id");
     let never = format!("{}-{}", &id[..2], "0".repeat(26));
     for route in ROUTES.iter().filter(|r| r.access != Access::Open && (r.path.contains("{id}") || r.method == "GET")) {
-        if !route.path.contains('{') {
+        // What is answered wants a body and a question: tests/approvals.rs shows it.
+        if !route.path.contains('{') || route.path.ends_with("/answer") {
             continue;
         }
         let request = |id: &str, thread: &str| {

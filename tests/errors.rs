@@ -366,7 +366,7 @@ async fn bad_calls_are_answered_and_not_run() {
 [[answer]]
 calls = [
     { name = "nothing" }, { name = "look", arguments = "not json" }, { name = "look", arguments = { n = "x" } },
-    { name = "gate", arguments = {} }, { name = "look", arguments = { n = 1 } },
+    { name = "look", arguments = { n = 1 } },
 ]
 [[answer]]
 text = "Done."
@@ -374,16 +374,12 @@ text = "Done."
 name = "look"
 reply = "seen"
 parameters = { type = "object", properties = { n = { type = "integer" } } }
-[[tool]]
-name = "gate"
-policy = "ask"
-reply = "open"
 "#;
     let world = World::new(script).await;
     assert_eq!(world.ask("t", "k", "hi").await["outcome"]["text"], "Done.");
     let messages = world.messages("t").await;
-    let outcomes: Vec<&Value> = messages[2..7].iter().map(|m| &m["outcome"]).collect();
-    assert_eq!(outcomes, [&json!("notRun"), &json!("notRun"), &json!("notRun"), &json!("denied"), &Value::Null]);
+    let outcomes: Vec<&Value> = messages[2..6].iter().map(|m| &m["outcome"]).collect();
+    assert_eq!(outcomes, [&json!("notRun"), &json!("notRun"), &json!("notRun"), &Value::Null]);
     assert_eq!(world.log.executions().len(), 1);
     world.check().await;
 }

@@ -202,7 +202,7 @@ fn answer_to_call() -> Entry {
     Entry::Answer { submission: "A".into(), call: "1.0".into() }
 }
 
-/// Shows A37, A38; traps 3, 12.
+/// Shows A37, A38, B16; traps 3, 12.
 #[test]
 fn what_waits_for_a_person_waits_for_nothing_else() {
     use Effect::{Answer, Drop, SettleQueued};

@@ -5,7 +5,7 @@
 
 import asyncio
 import sys
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import httpx2
 from mcp import Client, MCPError
@@ -34,9 +34,15 @@ class TaskParams(RequestParams):
     taskId: str
 
 
-async def look(session, method, task):
-    request = Request[TaskParams, str](method=method, params=TaskParams(taskId=task))
-    return await session.send_request(request, Task)
+class GetTask(Request[TaskParams, str]):
+    """This is what the header `Mcp-Name` says."""
+
+    name_param: ClassVar[str | None] = "taskId"
+    method: str = "tasks/get"
+
+
+async def look(session, task):
+    return await session.send_request(GetTask(params=TaskParams(taskId=task)), Task)
 
 
 class Tasks(ClientExtension):
@@ -51,11 +57,9 @@ class Tasks(ClientExtension):
         return [ResultClaim(result_type="task", model=Created, resolve=self.resolve)]
 
     async def resolve(self, created, context):
-        task = created
-        while task.status == "working":
+        self.seen.append((created.taskId, created.status))
+        while (task := await look(context.session, created.taskId)).status == "working":
             await asyncio.sleep(0.05)
-            task = await look(context.session, "tasks/get", created.taskId)
-        self.seen.append((created.taskId, task.status))
         assert task.status == "completed", task
         return CallToolResult.model_validate(task.result)
 
@@ -124,8 +128,8 @@ async def modern(http):
         second = await writ.call_tool("helper", arguments)
         assert first.content[0].text == HELLO and first.structured_content == second.structured_content, (first, second)
         # It was done when it was asked for again.
-        (task, status), (again, _) = tasks.seen
-        assert (task, status) == (again, "completed"), tasks.seen
+        (task, _), again = tasks.seen
+        assert again == (task, "completed"), tasks.seen
 
 
 async def main():

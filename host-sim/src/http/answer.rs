@@ -167,7 +167,9 @@ impl Shared {
         let mut written = match body {
             data::Body::Bytes(bytes) => {
                 // What is whole is on its way; whether it arrives, nobody can know.
-                left.map(leave::Watch::over);
+                if let Some(left) = left {
+                    left.over();
+                }
                 Response::new(Body::from(bytes))
             }
             data::Body::Stream(tail) => {
