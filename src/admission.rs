@@ -9,6 +9,7 @@ use crate::id::{self, Address, Place};
 use crate::keys::{self, List};
 use crate::mutation;
 use crate::notice;
+use crate::owned::Owned;
 use crate::ports::{Bytes, Guard, Ports, Write};
 use crate::prelude::*;
 use crate::queue;
@@ -387,37 +388,23 @@ pub enum Cancelled {
 /// Notes that a submission is to be cancelled, once (C12).
 pub fn cancel(ports: Ports, owner: &str, id: &str) -> Result<(Cancelled, Accepted), Refusal> {
     for _ in 0..TRIES {
-        let partition = id::partition_of_id(id).ok_or_else(Problem::not_found)?;
-        let wanted = [keys::queue(partition), keys::sub(id), keys::cancel(id)];
-        let [queue, sub, mark] = read(ports.store, wanted.clone())?;
-        let sub: Submission = decode_opt(&wanted[1], &sub)?.ok_or_else(Problem::not_found)?;
-        if sub.address.owner != owner {
-            return Err(Problem::not_found().into());
+        let owned = Owned::read(&ports, owner, id, keys::cancel(id))?;
+        if owned.accepted.sub.is_settled() {
+            return Ok((Cancelled::Settled, owned.accepted));
         }
-        let place = Place { partition, tag: sub.tag.clone() };
-        let accepted = |sub| Accepted { id: id.to_owned(), sub, place: place.clone() };
-        if sub.is_settled() {
-            return Ok((Cancelled::Settled, accepted(sub)));
-        }
-        // The inbox is read after the guard: what it decides is confirmed by the guard (R3).
+        let place = &owned.accepted.place;
         let [inbox] = read(ports.store, [place.inbox()])?;
         let mut inbox: Inbox = decode_opt(&place.inbox(), &inbox)?.ok_or_else(Problem::not_found)?;
-        if mark.is_some() || inbox.closed.is_some() {
-            return Ok((Cancelled::Noted, accepted(sub)));
+        if owned.mark::<CancelMark>()?.is_some() || inbox.closed.is_some() {
+            return Ok((Cancelled::Noted, owned.accepted));
         }
-        let k = inbox.next;
+        let entry = place.entry(inbox.next);
         inbox.next += 1;
-        let new = Queue { nonce: nonce(ports.clock), ..decode_opt(&wanted[0], &queue)?.unwrap_or_default() };
         let mark = CancelMark { by: owner.to_owned(), at: ports.clock.now() };
-        let writes = [
-            put(keys::queue(partition), &new),
-            put(keys::cancel(id), &mark),
-            put(place.inbox(), &inbox),
-            put(place.entry(k), &Entry::Cancel(id.to_owned())),
-        ];
-        let guard = Guard { key: keys::queue(partition), expect: queue };
-        if store::commit(ports.store, guard, &writes)? == Sent::Committed {
-            return Ok((Cancelled::Noted, accepted(sub)));
+        let writes =
+            vec![put(keys::cancel(id), &mark), put(place.inbox(), &inbox), put(entry, &Entry::Cancel(id.to_owned()))];
+        if owned.commit(&ports, writes)? {
+            return Ok((Cancelled::Noted, owned.accepted));
         }
     }
     Err(Problem::new(503, "try-again", "The store is too busy. Cancel again.").into())

@@ -7,8 +7,9 @@
 use crate::admission::Accepted;
 use crate::canon;
 use crate::error::{Error, Problem, Refusal};
-use crate::id::{self, Place};
+use crate::id::Place;
 use crate::keys;
+use crate::owned::Owned;
 use crate::ports::{Guard, Ports};
 use crate::prelude::*;
 use crate::record::*;
@@ -77,7 +78,7 @@ pub fn questions(ports: &Ports, id: &str, sub: &Submission) -> Result<Vec<Questi
     if sub.is_settled() {
         return Ok(Vec::new());
     }
-    let place = Place { partition: id::partition_of_id(id).unwrap_or_default(), tag: sub.tag.clone() };
+    let place = sub.place(id);
     let [head] = read(ports.store, [place.head()])?;
     let head: Option<Head> = decode_opt(&place.head(), &head)?;
     match head.as_ref().and_then(|h| h.op.as_ref()).filter(|op| op.sub == id) {
@@ -136,31 +137,23 @@ pub fn answer(
         return Err(Problem::field("reason", text).with("limit", REASON_BYTES_MAX).into());
     }
     for _ in 0..TRIES {
-        let partition = id::partition_of_id(id).ok_or_else(Problem::not_found)?;
-        let wanted = [keys::queue(partition), keys::sub(id), keys::answer(id, call)];
-        let [queue, sub, mark] = read(ports.store, wanted.clone())?;
-        let sub: Submission = decode_opt(&wanted[1], &sub)?.ok_or_else(Problem::not_found)?;
-        if sub.address.owner != owner {
-            return Err(Problem::not_found().into());
+        let owned = Owned::read(&ports, owner, id, keys::answer(id, call))?;
+        if let Some(mark) = owned.mark()? {
+            return again(&mark, &decision, call).map(|()| owned.accepted);
         }
-        let place = Place { partition, tag: sub.tag.clone() };
-        if let Some(mark) = decode_opt::<Approval>(&wanted[2], &mark)? {
-            return again(&mark, &decision, call).map(|()| Accepted { id: id.to_owned(), sub, place });
-        }
-        // Read after the guard (R3). What the head says may be over by the time of the commit: then the answer finds
-        // nothing to do, and the run drops it.
-        let theirs = [place.head(), place.inbox()];
-        let [head, inbox] = read(ports.store, theirs.clone())?;
-        let head: Option<Head> = decode_opt(&theirs[0], &head)?;
-        let inbox: Option<Inbox> = decode_opt(&theirs[1], &inbox)?;
-        let (Some(head), Some(inbox)) = (head, inbox.filter(|inbox| inbox.closed.is_none())) else {
-            return Err(Problem::not_found().into());
-        };
+        // What the head says may be over by the time of the commit: then the answer finds nothing to do, and the run
+        // drops it.
+        let place = &owned.accepted.place;
+        let wanted = [place.head(), place.inbox()];
+        let [head, inbox] = read(ports.store, wanted.clone())?;
+        let head: Head = decode_opt(&wanted[0], &head)?.ok_or_else(Problem::not_found)?;
+        let inbox: Option<Inbox> = decode_opt(&wanted[1], &inbox)?;
+        let inbox = inbox.filter(|inbox| inbox.closed.is_none()).ok_or_else(Problem::not_found)?;
         let op = head.op.as_ref().filter(|op| op.sub == id);
         let asked = op.and_then(|op| op.asked().find(|(i, ..)| op.call_name(*i) == call));
         let Some((_, _, asked)) = asked else {
-            let given = given(&ports, &place, op, id, call)?.ok_or_else(closed)?;
-            return again(&given, &decision, call).map(|()| Accepted { id: id.to_owned(), sub, place });
+            let given = given(&ports, place, op, id, call)?.ok_or_else(closed)?;
+            return again(&given, &decision, call).map(|()| owned.accepted);
         };
         if hash.is_some_and(|hash| hash != asked.hash) {
             let text = "The answer is about other arguments than this call has. Look at the question again.";
@@ -176,17 +169,14 @@ pub fn answer(
             Decision::Approve => None,
         };
         let approval = Approval { verdict: decision.verdict(), by: Some(owner.to_owned()), at: now, reason };
-        let new = Queue { nonce: nonce(ports.clock), ..decode_opt(&wanted[0], &queue)?.unwrap_or_default() };
         let entry = Entry::Answer { submission: id.to_owned(), call: call.to_owned() };
-        let writes = [
-            put(keys::queue(partition), &new),
+        let writes = vec![
             put(keys::answer(id, call), &approval),
             put(place.entry(inbox.next), &entry),
             put(place.inbox(), &Inbox { next: inbox.next + 1, ..inbox }),
         ];
-        let guard = Guard { key: keys::queue(partition), expect: queue };
-        if store::commit(ports.store, guard, &writes)? == Sent::Committed {
-            return Ok(Accepted { id: id.to_owned(), sub, place });
+        if owned.commit(&ports, writes)? {
+            return Ok(owned.accepted);
         }
     }
     Err(Problem::new(503, "try-again", "The store is too busy. Answer again.").into())

@@ -10,7 +10,8 @@ use crate::ports::Ports;
 use crate::prelude::*;
 use crate::record::{Event, Head, Inbox, Stage, Submission, decode, decode_opt};
 use crate::session::{message::read_messages, settled_event};
-use crate::store::{read, read_many};
+use crate::store::read_many;
+use crate::view;
 use serde_json::{Value, json};
 
 /// Slots of one read.
@@ -123,9 +124,11 @@ pub struct Page {
 /// which to read again; what is missing behind the newest event may still come.
 pub fn follow(ports: &Ports, feed: &Feed, after: u64) -> Result<Page, Refusal> {
     if let What::Outcome(id) = &feed.what {
-        let [record] = read(ports.store, [keys::sub(id)])?;
-        let record: Option<Submission> = decode_opt(&keys::sub(id), &record)?;
-        return Ok(Page { end: record.is_none_or(|r| r.is_settled()), next: after, ..Page::default() });
+        return Ok(Page {
+            end: view::record(ports, id)?.is_none_or(|r| r.is_settled()),
+            next: after,
+            ..Page::default()
+        });
     }
     let events_max = if feed.face == Face::Thread { EVENTS_MAX } else { EVENTS_TOLD_MAX };
     let mut page = Page { next: after, ..Page::default() };

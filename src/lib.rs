@@ -32,6 +32,7 @@ pub mod journal;
 pub mod keys;
 mod mutation;
 pub mod notice;
+mod owned;
 pub mod pause;
 pub mod ports;
 mod prelude;

@@ -5,7 +5,7 @@
 //! a target tells a repeat by its id, which is the effect's key.
 
 use crate::error::Error;
-use crate::id::{self, Place};
+use crate::id;
 use crate::keys;
 use crate::ports::{Guard, Host, HostCall, Ports};
 use crate::prelude::*;
@@ -118,7 +118,7 @@ impl Open {
         let notice: Option<Notice> = decode_opt(&wanted[2], &notice)?;
         let (Some(sub), Some(notice)) = (sub, notice) else { return Ok(None) };
         // A thread that is being deleted takes its notices along (R2: once closed, always closed).
-        let inbox_key = Place { partition: id::partition_of_id(id).unwrap_or_default(), tag: sub.tag.clone() }.inbox();
+        let inbox_key = sub.place(id).inbox();
         let [inbox] = read(ports.store, [inbox_key.clone()])?;
         let inbox: Option<Inbox> = decode_opt(&inbox_key, &inbox)?;
         if inbox.is_none_or(|inbox| inbox.closed.is_some()) {
@@ -161,7 +161,7 @@ impl Open {
     }
 
     fn tell_one(&self, ports: &Ports, id: &str, target: &str, word: &str) -> Result<(), String> {
-        let place = Place { partition: id::partition_of_id(id).unwrap_or_default(), tag: self.sub.tag.clone() };
+        let place = self.sub.place(id);
         let effect_key = id::effect_key(&place.tag, self.notice.at, id, word, Some(target));
         let body = json!({"type": word, "timestamp": self.notice.at, "data": self.data(id)});
         let arguments = json!({"target": target, "id": effect_key, "body": body});

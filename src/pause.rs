@@ -6,8 +6,8 @@
 
 use crate::admission::Accepted;
 use crate::error::{Error, Problem, Refusal};
-use crate::id::{self, Place};
 use crate::keys;
+use crate::owned::Owned;
 use crate::ports::{Bytes, Guard, Ports};
 use crate::prelude::*;
 use crate::record::*;
@@ -26,35 +26,28 @@ pub const LOOK_MS: u64 = 10_000;
 /// Pauses or resumes a submission. What has its outcome, or stands as asked already, is left as it is.
 pub fn submission(ports: Ports, owner: &str, id: &str, pause: bool) -> Result<Accepted, Refusal> {
     for _ in 0..TRIES {
-        let partition = id::partition_of_id(id).ok_or_else(Problem::not_found)?;
-        let wanted = [keys::queue(partition), keys::sub(id), keys::pause(id)];
-        let [queue, sub, mark] = read(ports.store, wanted.clone())?;
-        let sub: Submission = decode_opt(&wanted[1], &sub)?.ok_or_else(Problem::not_found)?;
-        if sub.address.owner != owner {
-            return Err(Problem::not_found().into());
-        }
-        let place = Place { partition, tag: sub.tag.clone() };
-        if sub.is_settled() || mark.is_some() == pause {
-            return Ok(Accepted { id: id.to_owned(), sub, place });
+        let owned = Owned::read(&ports, owner, id, keys::pause(id))?;
+        let sub = &owned.accepted.sub;
+        if sub.is_settled() || owned.mark::<PauseMark>()?.is_some() == pause {
+            return Ok(owned.accepted);
         }
         if sub.kind != Kind::Run {
             let text = "A copy of a thread can't be paused: there is no turn to stop at.";
             return Err(Problem::new(409, "not-a-run", text).into());
         }
-        // Read after the guard (R3): once the inbox is closed, the submission's keys are being deleted.
-        let [inbox] = read(ports.store, [place.inbox()])?;
-        let inbox: Option<Inbox> = decode_opt(&place.inbox(), &inbox)?;
+        // Once the inbox is closed, the submission's keys are being deleted.
+        let key = owned.accepted.place.inbox();
+        let [inbox] = read(ports.store, [key.clone()])?;
+        let inbox: Option<Inbox> = decode_opt(&key, &inbox)?;
         if inbox.is_none_or(|inbox| inbox.closed.is_some()) {
             return Err(Problem::not_found().into());
         }
-        let new = Queue { nonce: nonce(ports.clock), ..decode_opt(&wanted[0], &queue)?.unwrap_or_default() };
         let mark = match pause {
             true => put(keys::pause(id), &PauseMark { by: owner.to_owned(), at: ports.clock.now() }),
             false => del(keys::pause(id)),
         };
-        let guard = Guard { key: keys::queue(partition), expect: queue };
-        if store::commit(ports.store, guard, &[put(keys::queue(partition), &new), mark])? == Sent::Committed {
-            return Ok(Accepted { id: id.to_owned(), sub, place });
+        if owned.commit(&ports, vec![mark])? {
+            return Ok(owned.accepted);
         }
     }
     Err(busy())

@@ -14,9 +14,22 @@ use serde_json::{Value, json};
 /// A submission of an owner's, by its id. What is foreign answers as what is missing, with the same reads (I13).
 pub fn find(ports: &Ports, owner: &str, id: &str) -> Result<Submission, Refusal> {
     id::partition_of_id(id).ok_or_else(Problem::not_found)?;
-    let [record] = read(ports.store, [keys::sub(id)])?;
-    let record: Option<Submission> = decode_opt(&keys::sub(id), &record)?;
-    Ok(record.filter(|r| r.address.owner == owner).ok_or_else(Problem::not_found)?)
+    Ok(record(ports, id)?.filter(|r| r.address.owner == owner).ok_or_else(Problem::not_found)?)
+}
+
+/// The record of an id, whoever's it is.
+pub fn record(ports: &Ports, id: &str) -> Result<Option<Submission>, Error> {
+    let key = keys::sub(id);
+    let [record] = read(ports.store, [key.clone()])?;
+    decode_opt(&key, &record)
+}
+
+/// Whether whoever waits for a submission has waited long enough: it has its outcome, is gone, or asks something.
+pub fn is_due(ports: &Ports, id: &str) -> Result<bool, Error> {
+    Ok(match record(ports, id)? {
+        None => true,
+        Some(record) => record.is_settled() || !approval::questions(ports, id, &record)?.is_empty(),
+    })
 }
 
 /// A live thread of an owner's.
@@ -56,14 +69,35 @@ pub fn receipt(id: &str, sub: &Submission) -> Value {
 
 /// A submission as the API shows it: its receipt, its state and why, and its outcome once it has one.
 pub fn submission(ports: &Ports, id: &str, sub: &Submission) -> Result<Value, Error> {
-    let place = Place { partition: id::partition_of_id(id).unwrap_or_default(), tag: sub.tag.clone() };
     let mut view = receipt(id, sub);
     if let Some(outcome) = &sub.outcome {
         view["settled"] = json!(sub.settled);
-        view["outcome"] = outcome_view(ports, &place, outcome)?;
+        view["outcome"] = outcome_view(ports, &sub.place(id), outcome)?;
         view["reason"] = json!("It has its outcome.");
         return Ok(view);
     }
+    let Standing { state, reason, questions } = standing(ports, id, sub)?;
+    view["state"] = json!(state);
+    view["reason"] = json!(reason);
+    if !questions.is_empty() {
+        view["questions"] = questions.iter().map(question).collect();
+    }
+    Ok(view)
+}
+
+/// How a submission without outcome stands.
+pub struct Standing {
+    /// Its state.
+    pub state: &'static str,
+    /// A sentence that says why.
+    pub reason: String,
+    /// What it waits to be told by a person.
+    pub questions: Vec<Question>,
+}
+
+/// How a submission stands that has no outcome.
+pub fn standing(ports: &Ports, id: &str, sub: &Submission) -> Result<Standing, Error> {
+    let place = sub.place(id);
     let wanted = [place.head(), keys::pause(id), keys::PAUSED.to_owned()];
     let [head, mark, paused] = read(ports.store, wanted.clone())?;
     let by_agent = Paused::read(&paused)?.has(&sub.address.owner, &sub.address.agent);
@@ -73,15 +107,11 @@ pub fn submission(ports: &Ports, id: &str, sub: &Submission) -> Result<Value, Er
     };
     let head: Option<Head> = decode_opt(&wanted[0], &head)?;
     let (state, reason) = state(head.as_ref(), id, sub, paused);
-    view["state"] = json!(state);
-    view["reason"] = json!(reason);
-    if let Some(op) = head.as_ref().and_then(|h| h.op.as_ref()).filter(|op| op.sub == id) {
-        let questions = approval::questions_of(ports, &place, op)?;
-        if !questions.is_empty() {
-            view["questions"] = questions.iter().map(question).collect();
-        }
-    }
-    Ok(view)
+    let questions = match head.as_ref().and_then(|h| h.op.as_ref()).filter(|op| op.sub == id) {
+        Some(op) => approval::questions_of(ports, &place, op)?,
+        None => Vec::new(),
+    };
+    Ok(Standing { state, reason, questions })
 }
 
 fn question(question: &Question) -> Value {

@@ -1,7 +1,9 @@
 //! What a face answers.
 
+use crate::admission::Accepted;
 use crate::error::{Error, Problem, Refusal};
 use crate::follow::Feed;
+use crate::id::Place;
 use crate::prelude::*;
 use serde_json::Value;
 
@@ -14,6 +16,18 @@ pub struct Work {
     pub submission: Option<String>,
     /// What to tell a run that is under way.
     pub signal: Option<Signal>,
+}
+
+impl Work {
+    /// A submission's thread is to go on.
+    pub fn run(of: &Accepted) -> Self {
+        Self { instance: of.place.head(), submission: Some(of.id.clone()), signal: None }
+    }
+
+    /// Something in a thread is to end.
+    pub fn cancel(place: &Place) -> Self {
+        Self { instance: place.head(), submission: None, signal: Some(Signal::Cancel) }
+    }
 }
 
 /// A hint to a run that is under way.

@@ -12,6 +12,7 @@ mod rpc;
 mod session;
 mod stream;
 mod thread;
+mod time;
 
 pub use answer::{Body, Response, Signal, Tail, Wait, Work};
 pub use call::{Request, respond};

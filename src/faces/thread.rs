@@ -104,11 +104,9 @@ pub(super) fn cancel(call: &Call) -> Answer {
     let (cancelled, accepted) = admission::cancel(call.ports, &call.owner, id)?;
     Ok(match cancelled {
         Cancelled::Settled => Response::json(200, &view::submission(&call.ports, id, &accepted.sub)?),
-        Cancelled::Noted => Response::json(202, &view::receipt(id, &accepted.sub)).with_work(Work {
-            instance: accepted.place.head(),
-            submission: None,
-            signal: Some(Signal::Cancel),
-        }),
+        Cancelled::Noted => {
+            Response::json(202, &view::receipt(id, &accepted.sub)).with_work(Work::cancel(&accepted.place))
+        }
     })
 }
 
@@ -120,13 +118,11 @@ pub(super) fn answer(call: &Call) -> Answer {
         (Word::Deny, reason) => Decision::Deny(reason),
     };
     let accepted = approval::answer(call.ports, &call.owner, call.param(0), &name, hash.as_deref(), decision)?;
-    let Accepted { id, sub, place } = accepted;
-    let view = view::submission(&call.ports, &id, &sub)?;
-    if sub.is_settled() {
+    let view = view::submission(&call.ports, &accepted.id, &accepted.sub)?;
+    if accepted.sub.is_settled() {
         return Ok(Response::json(200, &view));
     }
-    let work = Work { instance: place.head(), submission: Some(id), signal: None };
-    Ok(Response::json(202, &view).with_work(work))
+    Ok(Response::json(202, &view).with_work(Work::run(&accepted)))
 }
 
 pub(super) fn pause(call: &Call) -> Answer {
@@ -171,7 +167,7 @@ pub(super) fn thread(call: &Call) -> Answer {
 
 pub(super) fn delete(call: &Call) -> Answer {
     let place = deletion::close(call.ports, &call.address()?)?;
-    let work = Work { instance: place.head(), submission: None, signal: Some(Signal::Cancel) };
+    let work = Work::cancel(&place);
     Ok(Response::json(202, &json!({"state": "deleting"})).with_work(work))
 }
 

@@ -7,7 +7,7 @@ mod head;
 pub use head::*;
 
 use crate::error::Error;
-use crate::id::Address;
+use crate::id::{Address, Place, partition_of_id};
 use crate::ports::{Bytes, Clock};
 use crate::prelude::*;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -223,6 +223,11 @@ impl Submission {
     /// Whether it has its outcome.
     pub fn is_settled(&self) -> bool {
         self.state == State::Settled
+    }
+
+    /// Where its thread is; `id` is its own.
+    pub fn place(&self, id: &str) -> Place {
+        Place { partition: partition_of_id(id).unwrap_or_default(), tag: self.tag.clone() }
     }
 }
 

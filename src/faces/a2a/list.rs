@@ -6,10 +6,9 @@
 use super::errors::Fault;
 use super::params::{Fields, Params};
 use super::task::{self, Shown};
-use super::time;
 use crate::error::Error;
 use crate::faces::call::Call;
-use crate::faces::session;
+use crate::faces::{session, time};
 use crate::keys::{self, List};
 use crate::prelude::*;
 use crate::record::{Entry, Inbox, IndexHead, Submission, TaskEntry, decode_opt};

@@ -14,7 +14,6 @@ mod rest;
 mod settings;
 mod stream;
 mod task;
-mod time;
 
 pub(super) use rest::ROUTES;
 pub(super) use stream::frames;

@@ -11,7 +11,7 @@ use super::stream::{Telling, Until};
 use super::task::{self, Shown, Stand};
 use crate::admission::{self, Cancelled};
 use crate::approval;
-use crate::faces::answer::{Signal, Work};
+use crate::faces::answer::Work;
 use crate::faces::call::Call;
 use crate::faces::session;
 use crate::id::Address;
@@ -144,7 +144,7 @@ fn cancel(call: &Call, params: &Params) -> Result<Answered, Fault> {
         return Err(Fault::not_cancelable());
     }
     let (now, _) = task::task(&call.ports, id, &accepted.sub, Shown { history: Some(0), artifacts: true })?;
-    let work = Work { instance: accepted.place.head(), submission: None, signal: Some(Signal::Cancel) };
+    let work = Work::cancel(&accepted.place);
     let (place, history) = (accepted.place, Some(0));
     let awaited = Awaited { place, id: accepted.id, ms: CANCEL_WAIT_MS, wrapped: false, history, terminal: true };
     Ok(Answered { done: Done::Wait(now, awaited), work: vec![work] })
@@ -158,7 +158,7 @@ fn subscribe(call: &Call, params: &Params) -> Result<Answered, Fault> {
     }
     let context = session::name(&sub.address);
     let telling = Telling { rpc: None, context, until: Until::Terminal, history: None };
-    Ok(Answered { done: Done::Stream(task::place(id, &sub), id.to_owned(), telling), work: Vec::new() })
+    Ok(Answered { done: Done::Stream(sub.place(id), id.to_owned(), telling), work: Vec::new() })
 }
 
 fn send(call: &Call, params: &Params, streamed: bool) -> Result<Answered, Fault> {
@@ -182,7 +182,7 @@ fn begin(call: &Call, tenant: Option<&str>, asked: &Asked, streamed: bool) -> Re
     let accepted = admission::submit_labelled(call.ports, call.agents, address, key, &delivery, label)?;
     // What is pending is handed to the host again: a lost hint costs nothing (trap 14).
     let pending = !accepted.sub.is_settled();
-    let work = Work { instance: accepted.place.head(), submission: Some(accepted.id.clone()), signal: None };
+    let work = Work::run(&accepted);
     let work = pending.then_some(work).into_iter().collect();
     let done = answer(call, asked, &accepted.id, &accepted.sub, streamed)?;
     Ok(Answered { done, work })
@@ -270,14 +270,14 @@ fn go_on(call: &Call, tenant: Option<&str>, asked: &Asked, id: &str, streamed: b
     };
     let question::Answer { call: which, hash, decision } = answer;
     let accepted = approval::answer(call.ports, &call.owner, id, &which, hash.as_deref(), decision)?;
-    let work = Work { instance: accepted.place.head(), submission: Some(id.to_owned()), signal: Some(Signal::Steer) };
+    let work = Work::run(&accepted);
     let done = self::answer(call, asked, id, &accepted.sub, streamed)?;
     Ok(Answered { done, work: vec![work] })
 }
 
 /// The answer to a message: the task's stream, the task once it is terminal or interrupted, or the task at once.
 fn answer(call: &Call, asked: &Asked, id: &str, sub: &Submission, streamed: bool) -> Result<Done, Fault> {
-    let (place, history) = (task::place(id, sub), asked.history);
+    let (place, history) = (sub.place(id), asked.history);
     if streamed {
         let context = session::name(&sub.address);
         let telling = Telling { rpc: None, context, until: Until::Interrupted, history };

@@ -5,7 +5,6 @@
 
 use super::question;
 use super::task::{self, RESULT, Shown, Stand, attempt_text, of_state};
-use crate::approval;
 use crate::error::Refusal;
 use crate::faces::frames::{Frame, Frames};
 use crate::faces::rpc;
@@ -15,6 +14,7 @@ use crate::ports::Ports;
 use crate::prelude::*;
 use crate::record::{Head, Submission, decode_opt};
 use crate::store::read;
+use crate::view;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -75,19 +75,11 @@ pub(in crate::faces) fn frames(ports: &Ports, feed: &Feed, request: &str, after:
 
 /// No frames: it ends with the outcome, or with a question.
 fn wait(ports: &Ports, feed: &Feed, telling: &Telling, id: &str, after: u64) -> Result<Frames, Refusal> {
-    let mut end = follow(ports, feed, after)?.end;
-    if !end && telling.until == Until::Interrupted {
-        end = match record(ports, id)? {
-            Some(sub) => !approval::questions(ports, id, &sub)?.is_empty(),
-            None => true,
-        };
-    }
+    let end = match telling.until {
+        Until::Terminal => follow(ports, feed, after)?.end,
+        Until::Interrupted => view::is_due(ports, id)?,
+    };
     Ok(Frames { next: after, end, ..Frames::default() })
-}
-
-fn record(ports: &Ports, id: &str) -> Result<Option<Submission>, Refusal> {
-    let [record] = read(ports.store, [keys::sub(id)])?;
-    Ok(decode_opt(&keys::sub(id), &record)?)
 }
 
 /// The task, and where the journal stood then.
@@ -245,7 +237,7 @@ fn said(telling: &Telling, id: &str, event: &Value) -> Vec<Value> {
 
 /// The end, from the record: the result as a whole, in the place of its pieces, and the status.
 fn settled(ports: &Ports, telling: &Telling, id: &str) -> Result<Vec<Value>, Refusal> {
-    let Some(sub) = record(ports, id)?.filter(Submission::is_settled) else { return Ok(vec![gone(telling, id)]) };
+    let Some(sub) = view::record(ports, id)?.filter(Submission::is_settled) else { return Ok(vec![gone(telling, id)]) };
     let mut told = Vec::new();
     if let Some(artifact) = task::artifact(ports, id, &sub)? {
         told.push(json!({"artifactUpdate": {

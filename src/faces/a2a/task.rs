@@ -1,11 +1,8 @@
 //! A submission as a task: its state, its result as an artifact, its messages as history.
 
 use super::question;
-use super::time;
-use crate::approval;
 use crate::error::Error;
-use crate::faces::session;
-use crate::id::{Place, partition_of_id};
+use crate::faces::{session, time};
 use crate::keys;
 use crate::ports::Ports;
 use crate::prelude::*;
@@ -13,7 +10,7 @@ use crate::record::{CancelMark, Head, Outcome, Start, State, Submission, decode_
 use crate::session::message::read_messages;
 use crate::session::{Message, Role};
 use crate::store::read;
-use crate::view;
+use crate::view::{self, Standing};
 use serde_json::{Value, json};
 
 /// Messages of a task's history at most.
@@ -48,11 +45,6 @@ pub(super) enum Stand {
     Terminal,
 }
 
-/// The place of a submission's thread.
-pub(super) fn place(id: &str, sub: &Submission) -> Place {
-    Place { partition: partition_of_id(id).unwrap_or_default(), tag: sub.tag.clone() }
-}
-
 /// A task.
 pub(super) fn task(ports: &Ports, id: &str, sub: &Submission, shown: Shown) -> Result<(Value, Stand), Error> {
     let context = session::name(&sub.address);
@@ -85,15 +77,14 @@ fn status(ports: &Ports, id: &str, sub: &Submission, context: &str) -> Result<(V
     if sub.state == State::Queued {
         return Ok((of_state("SUBMITTED", Some(sub.created), None), Stand::Open, cancel));
     }
-    let questions = approval::questions(ports, id, sub)?;
+    let Standing { state, reason, questions } = view::standing(ports, id, sub)?;
     if !questions.is_empty() {
         let asked = questions.iter().map(|q| q.asked).max();
         let message = question::message(id, context, &questions);
         return Ok((of_state("INPUT_REQUIRED", asked, Some(message)), Stand::Interrupted, cancel));
     }
-    let view = view::submission(ports, id, sub)?;
-    let message = match (view["state"].as_str(), view["reason"].as_str()) {
-        (Some("retrying" | "waiting" | "paused"), Some(reason)) => Some(reason.to_owned()),
+    let message = match state {
+        "retrying" | "waiting" | "paused" => Some(reason),
         _ => attempt_text(sub.attempt),
     };
     let message = message.map(|text| agent_message(id, context, &format!("attempt-{}", sub.attempt), &text));
@@ -147,7 +138,7 @@ pub(super) fn artifact(ports: &Ports, id: &str, sub: &Submission) -> Result<Opti
     let Some(Outcome::Completed { message, result }) = &sub.outcome else { return Ok(None) };
     let mut parts = Vec::new();
     if let Some(n) = message {
-        let text = read_messages(ports, &place(id, sub), *n, n + 1)?.pop().map(|m| m.plain_text()).unwrap_or_default();
+        let text = read_messages(ports, &sub.place(id), *n, n + 1)?.pop().map(|m| m.plain_text()).unwrap_or_default();
         parts.push(json!({"text": text, "mediaType": "text/plain"}));
     }
     if let Some(result) = result {
@@ -158,7 +149,7 @@ pub(super) fn artifact(ports: &Ports, id: &str, sub: &Submission) -> Result<Opti
 
 /// The latest messages of a task, in order: what was handed over, and what the agent said before its result.
 fn history(ports: &Ports, id: &str, sub: &Submission, most: u64) -> Result<Vec<Value>, Error> {
-    let (place, context) = (place(id, sub), session::name(&sub.address));
+    let (place, context) = (sub.place(id), session::name(&sub.address));
     let Some(first) = sub.first else {
         // It has not begun: there is what was handed over.
         let [start] = read(ports.store, [keys::start(id)])?;

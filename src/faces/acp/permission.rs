@@ -8,7 +8,7 @@ use super::{Answer, fault, nothing};
 use crate::admission::{self, Cancelled};
 use crate::approval::{self, Decision, Question};
 use crate::error::Error;
-use crate::faces::answer::{Signal, Work};
+use crate::faces::answer::Work;
 use crate::faces::call::Call;
 use crate::prelude::*;
 use serde_json::{Value, json};
@@ -76,8 +76,7 @@ pub(super) fn answered(call: &Call, id: &Value, outcome: Result<Value, Value>) -
         }
     };
     let answered = approval::answer(call.ports, &call.owner, submission, tool_call, None, decision).map_err(fault)?;
-    let work = Work { instance: answered.place.head(), submission: Some(answered.id), signal: None };
-    Ok(nothing().with_work(work))
+    Ok(nothing().with_work(Work::run(&answered)))
 }
 
 /// Cancels a submission, if it still goes on.
@@ -86,6 +85,5 @@ pub(super) fn cancel(call: &Call, submission: &str) -> Answer {
     if matches!(cancelled, Cancelled::Settled) {
         return Ok(nothing());
     }
-    let work = Work { instance: accepted.place.head(), submission: None, signal: Some(Signal::Cancel) };
-    Ok(nothing().with_work(work))
+    Ok(nothing().with_work(Work::cancel(&accepted.place)))
 }

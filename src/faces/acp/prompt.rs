@@ -33,8 +33,7 @@ pub(super) fn prompt(call: &Call, connection: &mut Connection, id: &Value, param
     let mut response = Response::stream(Tail { feed, after: Cursor::at(after).number() });
     response.header(LANE, name);
     if !accepted.sub.is_settled() {
-        let work = Work { instance: accepted.place.head(), submission: Some(accepted.id), signal: None };
-        response = response.with_work(work);
+        response = response.with_work(Work::run(&accepted));
     }
     Ok(response)
 }

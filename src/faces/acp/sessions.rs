@@ -4,7 +4,7 @@ use super::connection::Connection;
 use super::feed::{FOLLOWED_MAX, Load, Told};
 use super::{Answer, DROP, Fault, INTERNAL, INVALID_PARAMS, LANE, Params, fault, key, line, no_session, prompt, text};
 use crate::approval;
-use crate::faces::answer::{Response, Signal, Tail, Work};
+use crate::faces::answer::{Response, Tail, Work};
 use crate::faces::call::Call;
 use crate::faces::{rpc, session};
 use crate::follow::{Face, Feed, What};
@@ -148,8 +148,7 @@ pub(super) fn delete(call: &Call, _: &mut Connection, id: &Value, params: &Param
     let Some(address) = session::address(&call.owner, name) else { return Ok(response) };
     match deletion::close(call.ports, &address).map_err(fault) {
         Ok(place) => {
-            let work = Work { instance: place.head(), submission: None, signal: Some(Signal::Cancel) };
-            response.work.push(work);
+            response.work.push(Work::cancel(&place));
             Ok(response)
         }
         Err(fault) if fault.code == super::NOT_FOUND => Ok(response),

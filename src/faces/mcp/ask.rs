@@ -4,13 +4,11 @@ use super::envelope::Era;
 use super::questions;
 use super::results;
 use crate::approval;
-use crate::error::{Error, Problem, Refusal};
+use crate::error::{Problem, Refusal};
 use crate::faces::rpc::{self, Fault};
-use crate::keys;
 use crate::ports::Ports;
 use crate::prelude::*;
-use crate::record::{Submission, decode_opt};
-use crate::store::read;
+use crate::view;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -59,7 +57,7 @@ impl Ask {
     /// The answer as things stand: the outcome, what is asked, or that it is not done yet; with its HTTP status. `owner`
     /// must have it; `None` trusts the name of a feed, which only this face makes.
     pub fn answer(&self, ports: &Ports, owner: Option<&str>, id: &str) -> Result<(u16, Value), Refusal> {
-        let Some(record) = record(ports, id)? else {
+        let Some(record) = view::record(ports, id)? else {
             return match owner {
                 Some(_) => Err(Problem::not_found().into()),
                 None => Ok((200, gone().response(&self.id))),
@@ -75,20 +73,6 @@ impl Ask {
         };
         Ok((200, rpc::response(&self.id, self.era.dressed(result))))
     }
-}
-
-/// Whether a call has waited long enough: its submission has settled, gone, or asks something.
-pub fn is_due(ports: &Ports, id: &str) -> Result<bool, Error> {
-    Ok(match record(ports, id)? {
-        None => true,
-        Some(record) => record.is_settled() || !approval::questions(ports, id, &record)?.is_empty(),
-    })
-}
-
-fn record(ports: &Ports, id: &str) -> Result<Option<Submission>, Error> {
-    let key = keys::sub(id);
-    let [value] = read(ports.store, [key.clone()])?;
-    decode_opt(&key, &value)
 }
 
 fn gone() -> Fault {

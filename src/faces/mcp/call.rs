@@ -15,7 +15,7 @@ use crate::faces::answer::{Response, Tail, Wait, Work};
 use crate::faces::call::checked_key;
 use crate::faces::session;
 use crate::follow::{Face, Feed, What};
-use crate::id::{Address, Place, partition_of_id};
+use crate::id::Address;
 use crate::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -37,14 +37,14 @@ pub fn agent(asked: &Asked, agent: &str, arguments: &Map<String, Value>) -> Resu
             let none = Map::new();
             let responses = asked.params.get("inputResponses").and_then(Value::as_object).unwrap_or(&none);
             let work = questions::answer(&asked.call.ports, &id, &sub, responses)?;
-            let place = Place { partition: partition_of_id(&id).unwrap_or_default(), tag: sub.tag.clone() };
+            let place = sub.place(&id);
             (Accepted { id, sub, place }, work)
         }
         None => (submit(asked, agent, &tool, arguments)?, None),
     };
     if is_task {
         let mut response = asked.result(tasks::created(&asked.call.ports, &accepted)?);
-        response.work.push(work.unwrap_or_else(|| work_of(&accepted)));
+        response.work.push(work.unwrap_or_else(|| Work::run(&accepted)));
         return Ok(response);
     }
     // Who has named the call can ask again; whoever has not, has lost it with the connection.
@@ -125,10 +125,6 @@ fn session_of(owner: &str, agent: &str, name: &str) -> Result<Address, Problem> 
     })
 }
 
-fn work_of(accepted: &Accepted) -> Work {
-    Work { instance: accepted.place.head(), submission: Some(accepted.id.clone()), signal: None }
-}
-
 /// The answer when it is there: at once, at the end of a stream, or after a wait. `is_lost`: who leaves before it gives
 /// the work up.
 pub fn later(
@@ -159,7 +155,7 @@ pub fn later(
             now
         }
     };
-    response.work.push(work.unwrap_or_else(|| work_of(&accepted)));
+    response.work.push(work.unwrap_or_else(|| Work::run(&accepted)));
     response.left = is_lost.then(|| format!("/v1/submissions/{id}/cancel"));
     Ok(response)
 }

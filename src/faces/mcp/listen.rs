@@ -12,7 +12,7 @@ use crate::faces::answer::{Response, Tail};
 use crate::faces::frames::{Frame, Frames};
 use crate::faces::rpc;
 use crate::follow::{Face, Feed, What, follow};
-use crate::id::{Address, Place, partition_of_id};
+use crate::id::{Address, Place};
 use crate::keys;
 use crate::ports::Ports;
 use crate::prelude::*;
@@ -54,7 +54,7 @@ pub fn listen(asked: &Asked) -> Result<Response, Fail> {
     let mut places = Vec::new();
     for id in &tasks {
         let sub = tasks::find(ports, owner, id)?;
-        places.push(Place { partition: partition_of_id(id).unwrap_or_default(), tag: sub.tag });
+        places.push(sub.place(id));
     }
     for uri in &uris {
         places.push(place_of(ports, owner, uri)?);
@@ -93,8 +93,7 @@ fn texts(wanted: &Value, field: &str) -> Result<Vec<String>, Fail> {
 fn place_of(ports: &Ports, owner: &str, uri: &str) -> Result<Place, Fail> {
     let found = match Resource::parse(owner, uri).ok_or_else(|| resources::missing(uri))? {
         Resource::Session(address, _) => view::find_thread(ports, &address).map(|(place, ..)| place),
-        Resource::Submission(id) => view::find(ports, owner, &id)
-            .map(|sub| Place { partition: partition_of_id(&id).unwrap_or_default(), tag: sub.tag }),
+        Resource::Submission(id) => view::find(ports, owner, &id).map(|sub| sub.place(&id)),
     };
     found.map_err(|refusal| match refusal {
         Refusal::Problem(problem) if problem.status < 500 => resources::missing(uri),

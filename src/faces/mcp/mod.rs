@@ -16,7 +16,6 @@ mod results;
 mod sessions;
 mod settings;
 mod tasks;
-mod time;
 mod tools;
 
 use super::answer::Response;

@@ -1,12 +1,13 @@
 //! The frames of a call: progress from the journal, and its answer as the last one.
 
-use super::ask::{self, Ask};
+use super::ask::Ask;
 use crate::error::{Problem, Refusal};
 use crate::faces::frames::{Frame, Frames};
 use crate::faces::rpc;
 use crate::follow::{Feed, What, follow};
 use crate::ports::Ports;
 use crate::prelude::*;
+use crate::view;
 use serde_json::{Value, json};
 
 /// A page of a call's frames.
@@ -14,7 +15,7 @@ pub fn frames(ports: &Ports, feed: &Feed, ask: &str, after: u64) -> Result<Frame
     let ask = Ask::parse(ask).ok_or_else(Problem::not_found)?;
     let id = match &feed.what {
         // Waited for, not shown.
-        What::Outcome(id) => return Ok(Frames { next: after, end: ask::is_due(ports, id)?, ..Frames::default() }),
+        What::Outcome(id) => return Ok(Frames { next: after, end: view::is_due(ports, id)?, ..Frames::default() }),
         What::Submission(id) => id,
         What::Thread => return Err(Problem::not_found().into()),
     };
@@ -29,7 +30,7 @@ pub fn frames(ports: &Ports, feed: &Feed, ask: &str, after: u64) -> Result<Frame
             }
         }
     }
-    let end = page.end || ask::is_due(ports, id)?;
+    let end = page.end || view::is_due(ports, id)?;
     if end {
         let (_, event) = ask.answer(ports, None, id)?;
         told.push(Frame { number: page.next, name: None, event });

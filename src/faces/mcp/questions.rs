@@ -5,7 +5,7 @@ use super::fail::Fail;
 use crate::approval::{self, Decision, Question};
 use crate::auth;
 use crate::error::Refusal;
-use crate::faces::answer::{Signal, Work};
+use crate::faces::answer::Work;
 use crate::ports::Ports;
 use crate::prelude::*;
 use crate::record::Submission;
@@ -67,10 +67,7 @@ pub fn answer(
         let Some(decision) = responses.get(&key(&question)).and_then(decision) else { continue };
         let owner = &sub.address.owner;
         match approval::answer(*ports, owner, id, &question.call, Some(&question.hash), decision) {
-            Ok(accepted) => {
-                let (instance, submission) = (accepted.place.head(), Some(accepted.id));
-                work = Some(Work { instance, submission, signal: Some(Signal::Steer) });
-            }
+            Ok(accepted) => work = Some(Work::run(&accepted)),
             // Somebody else was first.
             Err(Refusal::Problem(problem)) if problem.status == 409 => {}
             Err(refusal) => return Err(refusal),

@@ -1,15 +1,14 @@
 //! The result of a tool call: what a submission has come to.
 
 use super::fail::error_of;
-use crate::approval;
+use crate::approval::Question;
 use crate::error::{Error, Problem};
 use crate::faces::session;
-use crate::id::{Place, partition_of_id};
 use crate::ports::Ports;
 use crate::prelude::*;
 use crate::record::{Kind, Outcome, Submission};
 use crate::session::message::read_messages;
-use crate::view;
+use crate::view::{self, Standing};
 use serde_json::{Map, Value, json};
 
 /// What a client may find in a block that it is shown.
@@ -66,20 +65,17 @@ pub fn tool_result(ports: &Ports, id: &str, sub: &Submission) -> Result<Value, E
             ("aborted".into(), vec![text(&format!("It was ended before it had an answer: {reason}."))], true)
         }
         None => {
-            let view = view::submission(ports, id, sub)?;
-            let questions = approval::questions(ports, id, sub)?;
+            let Standing { state, reason, questions } = view::standing(ports, id, sub)?;
             if !questions.is_empty() {
-                let shown = |q: &approval::Question| json!({"call": q.call, "tool": q.tool, "arguments": q.arguments});
+                let shown = |q: &Question| json!({"call": q.call, "tool": q.tool, "arguments": q.arguments});
                 told.insert("questions".into(), questions.iter().map(shown).collect());
             }
-            let state = view["state"].as_str().unwrap_or_default().to_owned();
-            let reason = view["reason"].as_str().unwrap_or_default();
             let detail = format!(
                 "It is not done yet: {reason} It goes on. Read its resource submission://{id}, or stop it with \
                  submission_interrupt."
             );
             told.insert("error".into(), json!({"code": "not-done", "message": detail}));
-            (state, vec![text(&detail)], true)
+            (state.to_owned(), vec![text(&detail)], true)
         }
     };
     told.insert("status".into(), json!(status));
@@ -103,7 +99,7 @@ fn text(text: &str) -> Value {
 
 /// The blocks of a message that a client can show.
 fn blocks(ports: &Ports, id: &str, sub: &Submission, n: u64) -> Result<Vec<Value>, Error> {
-    let place = Place { partition: partition_of_id(id).unwrap_or_default(), tag: sub.tag.clone() };
+    let place = sub.place(id);
     let message = read_messages(ports, &place, n, n + 1)?.pop();
     Ok(message.map(|m| m.content.iter().filter_map(block).collect()).unwrap_or_default())
 }

@@ -6,7 +6,7 @@ use super::fail::Fail;
 use super::results;
 use crate::admission::{self, Cancelled};
 use crate::error::Problem;
-use crate::faces::answer::{Response, Signal, Work};
+use crate::faces::answer::{Response, Work};
 use crate::faces::{session, thread};
 use crate::id::Address;
 use crate::prelude::*;
@@ -103,11 +103,9 @@ pub fn interrupt(asked: &Asked, arguments: &Map<String, Value>) -> Result<Respon
     let told = |status: &str| json!({"submission_id": id, "session_id": session::name(&accepted.sub.address), "status": status});
     Ok(match cancelled {
         Cancelled::Settled => asked.result(results::structured(told("settled"))),
-        Cancelled::Noted => asked.result(results::structured(told("interrupting"))).with_work(Work {
-            instance: accepted.place.head(),
-            submission: None,
-            signal: Some(Signal::Cancel),
-        }),
+        Cancelled::Noted => {
+            asked.result(results::structured(told("interrupting"))).with_work(Work::cancel(&accepted.place))
+        }
     })
 }
 

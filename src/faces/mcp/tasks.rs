@@ -5,16 +5,14 @@ use super::envelope::Asked;
 use super::fail::Fail;
 use super::questions;
 use super::results;
-use super::time::iso;
 use crate::admission::{self, Accepted, Cancelled};
-use crate::approval;
 use crate::error::{Error, Problem, Refusal};
-use crate::faces::answer::{Response, Signal, Work};
-use crate::faces::rpc;
+use crate::faces::answer::{Response, Work};
+use crate::faces::{rpc, time};
 use crate::ports::Ports;
 use crate::prelude::*;
 use crate::record::{Outcome, Submission};
-use crate::view;
+use crate::view::{self, Standing};
 use serde_json::{Map, Value, json};
 
 /// The extension's name.
@@ -53,9 +51,7 @@ pub fn detailed(ports: &Ports, id: &str, sub: &Submission, elicit: bool) -> Resu
             ("completed", "It has its outcome.".into(), sub.settled)
         }
         None => {
-            let view = view::submission(ports, id, sub)?;
-            let reason = view["reason"].as_str().unwrap_or_default().to_owned();
-            let questions = approval::questions(ports, id, sub)?;
+            let Standing { reason, questions, .. } = view::standing(ports, id, sub)?;
             let asked = questions.iter().map(|q| q.asked).max();
             match questions.is_empty() || !elicit {
                 true => ("working", reason, asked),
@@ -69,8 +65,8 @@ pub fn detailed(ports: &Ports, id: &str, sub: &Submission, elicit: bool) -> Resu
     more.insert("taskId".into(), json!(id));
     more.insert("status".into(), json!(status));
     more.insert("statusMessage".into(), json!(message));
-    more.insert("createdAt".into(), json!(iso(sub.created)));
-    more.insert("lastUpdatedAt".into(), json!(iso(updated.unwrap_or(sub.created))));
+    more.insert("createdAt".into(), json!(time::text(sub.created)));
+    more.insert("lastUpdatedAt".into(), json!(time::text(updated.unwrap_or(sub.created))));
     // It is kept until its session is deleted.
     more.insert("ttlMs".into(), Value::Null);
     more.insert("pollIntervalMs".into(), json!(POLL_MS));
@@ -136,8 +132,6 @@ pub fn cancel(asked: &Asked) -> Result<Response, Fail> {
     let response = asked.result(json!({}));
     Ok(match cancelled {
         Cancelled::Settled => response,
-        Cancelled::Noted => {
-            response.with_work(Work { instance: accepted.place.head(), submission: None, signal: Some(Signal::Cancel) })
-        }
+        Cancelled::Noted => response.with_work(Work::cancel(&accepted.place)),
     })
 }

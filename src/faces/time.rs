@@ -1,4 +1,4 @@
-//! Points in time as ProtoJSON writes them: RFC 3339, in UTC, with milliseconds.
+//! Points in time as the faces write them: RFC 3339, in UTC, with milliseconds.
 
 use crate::prelude::*;
 
@@ -8,7 +8,7 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const MS_MAX: u64 = 253_402_300_799_999;
 
 /// A time, given in Unix ms.
-pub(super) fn text(ms: u64) -> String {
+pub fn text(ms: u64) -> String {
     let ms = ms.min(MS_MAX);
     let (mut days, rest) = (ms / DAY_MS, ms % DAY_MS);
     let (mut year, mut month) = (1970, 1);
@@ -25,7 +25,7 @@ pub(super) fn text(ms: u64) -> String {
 }
 
 /// The time of a text, in Unix ms, rounded up; times before 1970 are 0.
-pub(super) fn parse(text: &str) -> Option<u64> {
+pub fn parse(text: &str) -> Option<u64> {
     let bytes = text.as_bytes();
     let fits = text.len() >= 20 && text.is_ascii();
     let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
@@ -104,7 +104,10 @@ mod tests {
         for (ms, shown) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400_123, "2000-02-29T00:00:00.123Z"),
+            (1_735_689_599_999, "2024-12-31T23:59:59.999Z"),
+            (1_785_231_000_000, "2026-07-28T09:30:00.000Z"),
             (1_735_689_600_000, "2025-01-01T00:00:00.000Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
             (4_107_542_399_999, "2100-02-28T23:59:59.999Z"),
             (u64::MAX, "9999-12-31T23:59:59.999Z"),
         ] {
