@@ -175,7 +175,8 @@ fn request_of(route: &writ::faces::Route, agent: &str, thread: &str, id: &str) -
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_are_as_described() {
     let broken = Arc::new(BrokenStore::new(Arc::new(MemoryStore::new())));
-    let world = Setup::new(SCRIPT).store(broken.clone()).world().await;
+    let limits = json!({"approvalMs": 3_600_000});
+    let world = Setup::new(SCRIPT).limits(limits).store(broken.clone()).world().await;
     let mut drive = Drive { world, document: Described::load(), seen: Seen::default() };
     let id = life(&mut drive).await;
     refusals(&mut drive, &id).await;
@@ -362,8 +363,9 @@ async fn pauses(drive: &mut Drive) {
     let path = format!("/v1/submissions/{}", paused["id"].as_str().expect("an id"));
     until(|| drive.world.model.calls() > asked).await;
     assert_eq!(drive.post(202, &format!("{path}/pause"), "", json!({})).await["state"], "paused");
-    gate.open();
+    // It sees what comes from now on, so it begins before the run may go on.
     let mut viewer = drive.world.viewer("t", "").await;
+    gate.open();
     for (way, event) in [("pause", "paused"), ("resume", "resumed")] {
         drive.post(202, &format!("{path}/{way}"), "", json!({})).await;
         while viewer.of(event).is_empty() {
@@ -413,7 +415,8 @@ async fn approvals(drive: &mut Drive) {
     let path = format!("/v1/submissions/{}", late["id"].as_str().expect("an id"));
     let waiting = drive.get(200, &path).await;
     let body = json!({"call": waiting["questions"][0]["call"], "decision": "approve"});
-    drive.world.clock.advance(48 * 3_600_000);
+    // The same whether the run has noticed or not.
+    drive.world.clock.advance(2 * 3_600_000);
     assert_eq!(drive.post(409, &format!("{path}/answer"), "", body).await["code"], "expired");
     drive.world.host.sweep().await.expect("a sweep");
     drive.world.host.settled().await;

@@ -191,12 +191,14 @@ async fn what_needs_somebody_is_told_once() {
     // Accepted while its agent was there, begun after it was gone.
     world.send(Request::post("/v1/agents/helper/pause", &json!({}))).await;
     let id = world.accept("t", "k", "hi").await;
-    world.send(Request::post("/v1/agents/helper/resume", &json!({}))).await;
     let mut parts = world.parts.clone();
     parts.settings.insert("agents".into(), json!({"agents": []}).to_string());
     let agents = std::mem::replace(&mut parts.tools, far.clone());
     drop((agents, world.host));
     let second = host(&parts).await;
+    // Not before: the first host would have begun it.
+    let resume = Request::post("/v1/agents/helper/resume", &json!({})).principal(writ_tests::OWNER);
+    assert_eq!(second.respond(resume).await.unwrap().status, 200);
     for _ in 0..3 {
         second.sweep().await.unwrap();
         second.settled().await;
