@@ -229,6 +229,28 @@ async fn a_pause_holds_an_answer_back_and_a_deletion_ends_it() {
     world.check().await;
 }
 
+/// An agent that is gone when the answer comes: the call waits for it, open and not begun, and then runs once.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approved_call_waits_for_its_agent() {
+    let world = world().await;
+    let view = asking(&world, "pay").await;
+    let path = format!("/v1/submissions/{}/answer", view["id"].as_str().expect("an id"));
+    let without = world.redeployed(json!({"agents": []})).await;
+    let said = without.respond(Request::post(path, &yes(&view, 0)).principal(OWNER)).await.expect("an answer");
+    assert_eq!(said.status, 202, "{}", said.text());
+    without.settled().await;
+    world.check().await;
+    without.shutdown().await;
+    world.clock.advance(HOUR_MS);
+    let again = host(&world.parts).await;
+    again.sweep().await.unwrap();
+    again.settled().await;
+    let done = world.submission(view["id"].as_str().expect("an id")).await;
+    assert_eq!((&done["outcome"]["text"], &done["attempt"]), (&json!("Done."), &json!(1)), "{done}");
+    assert_eq!(paid(&world), [1]);
+    world.check().await;
+}
+
 /// Any tool can be made one that asks, by the agent's definition or an operator's override.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_can_have_a_person_asked() {

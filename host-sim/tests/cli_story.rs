@@ -341,3 +341,30 @@ fn a_killed_replay_goes_on_with_the_same_command() {
 fn grown(folder: &Path) -> bool {
     std::fs::metadata(folder.join("writ.redb")).is_ok_and(|meta| meta.len() > 0)
 }
+
+/// A call that needs a person's word: `run` says how to give it, `approve` and `deny` give it once, and the turn goes on.
+#[test]
+fn a_call_waits_for_a_word() {
+    let desk = Desk::new();
+    let script = desk.file("asks.toml", &SLOW.replace("delay_ms = 600000", "policy = \"ask\""));
+    let writ = |exit: i32, words: &[&str]| desk.writ(exit, &[words, &["--script", &script]].concat());
+    let waiting = |id: &str| {
+        let told = text(&writ(1, &["run", "clerk", "send it", "--id", id]).stderr);
+        let (_, rest) = told.split_once("writ approve ").unwrap_or_else(|| panic!("no advice: {told}"));
+        rest.split('`').next().unwrap_or_default().to_owned()
+    };
+    let sent = || std::fs::read_to_string(desk.path("data/script-executions.jsonl")).unwrap_or_default();
+    let first = waiting("k1");
+    assert_eq!(sent(), "");
+    assert!(text(&writ(0, &["approve", &first]).stdout).contains("completed"));
+    writ(0, &["approve", &first, "--call", "1.0"]);
+    writ(4, &["deny", &first, "--call", "1.0"]);
+    // Nothing waits any more.
+    writ(4, &["approve", &first]);
+    let once = sent();
+    assert!(once.contains("send"), "{once}");
+    let second = waiting("k2");
+    assert!(text(&writ(0, &["deny", &second, "--reason", "Not now."]).stdout).contains("completed"));
+    assert_eq!(sent(), once);
+    desk.writ(0, &["check"]);
+}

@@ -146,7 +146,10 @@ impl Thread<'_> {
             let open = op.calls.iter().any(|c| !c.done);
             let in_flight = op.calls.iter().any(Call::is_open);
             let asks = open && !in_flight;
-            let fits = in_flight == (op.phase == Phase::Calling) && (!asks || matches!(op.phase, Phase::Parked { .. }));
+            let parked = matches!(op.phase, Phase::Parked { .. });
+            // What waits for its agent to come back has nothing in flight, whatever was open.
+            let waits = parked && op.retry.is_some();
+            let fits = waits || in_flight == (op.phase == Phase::Calling) && (!asks || parked);
             if !fits || (open && op.base != head.count) {
                 page.find("I5", &key, "the phase and the open calls disagree");
             }

@@ -68,7 +68,7 @@ async fn decide(
     global: &Global,
     out: Out,
 ) -> Result<u8, Failure> {
-    let session = open::to_write(global).await?;
+    let session = open::to_go_on(global, id).await?;
     let record = session.record(id).await?;
     // A call that does not wait is left to the component to judge: it may have been answered alike before.
     let question = match &call {

@@ -8,6 +8,7 @@ use super::exit;
 use super::failure::Failure;
 use super::hosted::Hosted;
 use super::names::Name;
+use super::names::SubmissionId;
 use super::offline::Offline;
 use super::read_only::ReadOnly;
 use super::runtime::Runtime;
@@ -76,6 +77,15 @@ pub async fn to_run(global: &Global, agent: Option<&Name>) -> Result<Session, Fa
 /// For commands that change one thing.
 pub async fn to_write(global: &Global) -> Result<Session, Failure> {
     open(global, Mode::Write, None).await
+}
+
+/// For commands that change one thing, after which a submission may go on: a script gets that submission's agent.
+pub async fn to_go_on(global: &Global, id: &SubmissionId) -> Result<Session, Failure> {
+    if global.script.is_none() {
+        return to_write(global).await;
+    }
+    let agent = to_read(global).await?.record(id).await?.thread()?.agent;
+    open(global, Mode::Write, Some(&agent)).await
 }
 
 /// For commands that only look.

@@ -47,7 +47,7 @@ pub async fn resume(args: ResumeArgs, global: &Global, out: Out) -> Result<u8, F
 }
 
 async fn wish(id: &SubmissionId, wish: &str, global: &Global, out: Out) -> Result<u8, Failure> {
-    let session = open::to_write(global).await?;
+    let session = open::to_go_on(global, id).await?;
     session.ask("POST", id.path(&format!("/{wish}")), None, None).await?;
     session.runtime().idle().await;
     let record = session.record(id).await?;
