@@ -1,7 +1,9 @@
 //! `writ serve`: the thread API over HTTP.
 
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
 
+use axum::http::HeaderValue;
 use clap::Args;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -13,7 +15,8 @@ use super::failure::Failure;
 use super::hosted;
 use super::open;
 use super::out::Out;
-use crate::config::Flag;
+use crate::config::{Auth, Flag, Secret};
+use crate::http::Injecting;
 use crate::http::ServeError;
 use crate::http::ServeOptions;
 use crate::http::Server;
@@ -58,6 +61,9 @@ pub struct ServeArgs {
     /// A connection whose reader takes nothing for so many seconds is closed [default: 30].
     #[arg(long, value_name = "N")]
     pub slow_reader_seconds: Option<OsString>,
+    /// FOR TEST SUITES: a second port, on 127.0.0.1, that lets in whoever brings no token. Also IP:PORT, of this machine.
+    #[arg(long, value_name = "PORT")]
+    pub dev_token_injecting_port: Option<String>,
 }
 
 impl ServeArgs {
@@ -77,13 +83,17 @@ impl ServeArgs {
 
 /// Serves until it is told to stop. `given` are the options of every command as they were given.
 pub async fn run(args: ServeArgs, given: &Global, out: Out) -> Result<u8, Failure> {
-    let config = config::load(given, args.flags())?;
+    let injecting = args.dev_token_injecting_port.as_deref().map(injecting).transpose()?;
+    let mut config = config::load(given, args.flags())?;
     let global = config::settle(given)?;
     let telemetry =
         Telemetry::start(&config.telemetry).map_err(|error| Failure::refused("telemetry", error.to_string()))?;
+    let has_token = !config.auth.clients.is_empty();
+    let injecting = injecting.map(|addr| dev_token(&mut config.auth, addr)).transpose()?;
     let options = ServeOptions {
         addr: config.serve.addr,
-        has_token: !config.auth.clients.is_empty(),
+        has_token,
+        injecting,
         drain: config.serve.drain,
         streams: config.serve.streams,
         connections: config.serve.connections,
@@ -102,11 +112,18 @@ pub async fn run(args: ServeArgs, given: &Global, out: Out) -> Result<u8, Failur
     for warning in &config.warnings {
         out.note(&format!("writ: {warning}"), &json!({"warning": warning}));
     }
-    if config.auth.clients.is_empty() {
+    if !has_token {
         out.note(
             "writ: no client token is configured, so nobody is let in. Set WRIT_CLIENT_TOKEN and start again.",
             &json!({"warning": "no-client-token"}),
         );
+    }
+    if let Some(addr) = server.injecting_addr() {
+        let text = format!(
+            "writ: WARNING: every program on this machine is let in at http://{addr} without a token, and may do \
+             everything. --dev-token-injecting-port is for test suites: never use it with data that matters."
+        );
+        out.note(&text, &json!({"warning": "dev-token-injecting-port", "listening": format!("http://{addr}")}));
     }
     let url = format!("http://{}", server.addr());
     match out.json {
@@ -137,11 +154,33 @@ pub async fn run(args: ServeArgs, given: &Global, out: Out) -> Result<u8, Failur
     }
 }
 
+/// A port of 127.0.0.1, or a whole address.
+fn injecting(text: &str) -> Result<SocketAddr, Failure> {
+    let port = text.parse::<u16>().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse()).map_err(|_| {
+        Failure::new(exit::USAGE, "usage", format!("--dev-token-injecting-port: {text:?} is no port, from 0 to 65535."))
+    })
+}
+
+/// A token of this process alone: those that are configured are kept as digests only.
+fn dev_token(auth: &mut Auth, addr: SocketAddr) -> Result<Injecting, Failure> {
+    let internal = |e: &dyn std::fmt::Display| Failure::internal("token", format!("no token can be made: {e}"));
+    let mut bytes = [0u8; 32];
+    getrandom::fill(&mut bytes).map_err(|e| internal(&e))?;
+    let token = Secret::new(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    auth.admit(&token);
+    let mut authorization = HeaderValue::try_from(format!("Bearer {}", token.expose())).map_err(|e| internal(&e))?;
+    authorization.set_sensitive(true);
+    Ok(Injecting { addr, authorization })
+}
+
 fn refused(error: &ServeError) -> Failure {
     match error {
         ServeError::Open { .. } => {
             Failure::refused("open-address", error.to_string()).advise("Set WRIT_CLIENT_TOKEN, or listen on 127.0.0.1.")
         }
+        ServeError::Injecting { .. } => Failure::refused("open-address", error.to_string())
+            .advise("--dev-token-injecting-port takes a port, or an address of this machine alone: 127.0.0.1, [::1]."),
         _ => {
             Failure::refused("address", error.to_string()).advise("Give another --addr; port 0 takes any that is free.")
         }

@@ -16,6 +16,7 @@
 //! ```
 
 mod answer;
+mod injecting;
 mod leave;
 mod local;
 mod options;
@@ -26,5 +27,6 @@ mod server;
 mod sse;
 mod stream;
 
+pub use injecting::Injecting;
 pub use options::ServeOptions;
 pub use server::{Drain, ServeError, Server};

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::injecting::Injecting;
 use crate::telemetry::Telemetry;
 
 /// What `writ serve` needs to know besides its host. It can be filled from anywhere: options, a file, a test.
@@ -14,6 +15,8 @@ pub struct ServeOptions {
     /// Whether a client token is configured. Without one the component lets nobody in, and the server listens on
     /// loopback addresses only.
     pub has_token: bool,
+    /// A second address that gives requests a token, for test suites that can't send one.
+    pub injecting: Option<Injecting>,
     /// How long runs may go on once the server drains.
     pub drain: Duration,
     /// Connections at the same time; more wait in the system's queue until one ends.
@@ -42,6 +45,7 @@ impl Default for ServeOptions {
         Self {
             addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8787)),
             has_token: false,
+            injecting: None,
             drain: Duration::from_secs(30),
             connections: 1024,
             requests: 512,

@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::answer::answer;
+use super::injecting::inject;
 use super::options::ServeOptions;
 use super::patience::Patience;
 use crate::host::Host;
@@ -46,12 +47,20 @@ pub enum ServeError {
         /// The address.
         addr: SocketAddr,
     },
+    /// Others could reach an address that gives tokens away.
+    #[error("{addr} can be reached from other machines, and would let in whoever brings no token")]
+    Injecting {
+        /// The address.
+        addr: SocketAddr,
+    },
 }
 
 /// A server that listens. It takes connections when it is run.
 pub struct Server {
     listener: TcpListener,
     addr: SocketAddr,
+    /// The second one, and where it listens.
+    injecting: Option<(TcpListener, SocketAddr)>,
     shared: Arc<Shared>,
 }
 
@@ -108,8 +117,15 @@ impl Server {
         if !is_loopback(asked) && !options.has_token {
             return Err(ServeError::Open { addr: asked });
         }
-        let bound = TcpListener::bind(asked).await.and_then(|listener| Ok((listener.local_addr()?, listener)));
-        let (addr, listener) = bound.map_err(|source| ServeError::Bind { addr: asked, source })?;
+        let second = options.injecting.as_ref().map(|injecting| injecting.addr);
+        if let Some(addr) = second.filter(|addr| !is_loopback(*addr)) {
+            return Err(ServeError::Injecting { addr });
+        }
+        let (listener, addr) = listen(asked).await?;
+        let injecting = match second {
+            Some(addr) => Some(listen(addr).await?),
+            None => None,
+        };
         let shared = Shared {
             hub: Hub::new(&host),
             host,
@@ -120,12 +136,17 @@ impl Server {
             writes: places(writes_max(&options) as usize),
             options,
         };
-        Ok(Self { listener, addr, shared: Arc::new(shared) })
+        Ok(Self { listener, addr, injecting, shared: Arc::new(shared) })
     }
 
     /// Where it listens; with a port, also when 0 was asked for.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Where requests get a token, if they do anywhere.
+    pub fn injecting_addr(&self) -> Option<SocketAddr> {
+        self.injecting.as_ref().map(|(_, addr)| *addr)
     }
 
     /// What stops it.
@@ -136,8 +157,15 @@ impl Server {
     /// Serves until it is drained. Runs that were not done by then are still under way: shut the host down next; what
     /// is unfinished goes on at its next start. Dropping the future ends all connections at once.
     pub async fn run(self) {
-        let Self { listener, shared, .. } = self;
-        tokio::join!(accept(listener, shared.clone()), shared.drain());
+        let Self { listener, injecting, shared, .. } = self;
+        let router = Router::new().fallback(answer).with_state(shared.clone());
+        let second = async {
+            if let (Some((listener, _)), Some(options)) = (injecting, &shared.options.injecting) {
+                let state = (shared.clone(), options.authorization.clone());
+                accept(listener, Router::new().fallback(inject).with_state(state), shared.clone()).await;
+            }
+        };
+        tokio::join!(accept(listener, router, shared.clone()), second, shared.drain());
     }
 }
 
@@ -168,11 +196,17 @@ impl Shared {
 }
 
 fn writes_max(options: &ServeOptions) -> u32 {
-    u32::try_from(options.connections.saturating_add(options.requests)).unwrap_or(u32::MAX).max(1)
+    let listeners = 1 + usize::from(options.injecting.is_some());
+    let connections = options.connections.saturating_mul(listeners);
+    u32::try_from(connections.saturating_add(options.requests)).unwrap_or(u32::MAX).max(1)
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let router = Router::new().fallback(answer).with_state(shared.clone());
+async fn listen(asked: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let bound = TcpListener::bind(asked).await.and_then(|listener| listener.local_addr().map(|addr| (listener, addr)));
+    bound.map_err(|source| ServeError::Bind { addr: asked, source })
+}
+
+async fn accept(listener: TcpListener, router: Router, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     let _ends = Ends(&shared);
     loop {
