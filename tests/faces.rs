@@ -156,7 +156,7 @@ async fn a_question_is_asked_on_every_wire_and_answered_on_any() {
     world.send(Request::post(format!("/v1/submissions/{}/answer", ids[0]), &answer)).await;
     let asked = world.mcp_able("tasks/get", json!({"taskId": ids[1]})).await.result()["inputRequests"].clone();
     let key = asked.as_object().and_then(|asked| asked.keys().next()).expect("a question").clone();
-    let responses = json!({key: {"action": "accept", "content": {"approve": true}}});
+    let responses = json!({key: {"action": "accept", "content": {"confirm": true}}});
     let updated = world.mcp_able("tasks/update", json!({"taskId": ids[1], "inputResponses": responses})).await;
     assert!(updated.answer.get("result").is_some(), "{}", updated.answer);
     let mut yes = to_send("yes");

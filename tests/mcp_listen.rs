@@ -90,7 +90,7 @@ async fn a_task_is_told_of_to_its_end() {
     assert_eq!((short(last).as_str(), &last["params"]["taskId"]), ("task input_required", id));
     let key = last["params"]["inputRequests"].as_object().expect("requests").keys().next().expect("a key").clone();
     assert!(listener.look().await.is_empty() && !listener.ended);
-    let yes = json!({"action": "accept", "content": {"approve": true}});
+    let yes = json!({"action": "accept", "content": {"confirm": true}});
     world.mcp_able("tasks/update", json!({"taskId": id, "inputResponses": {key: yes}})).await;
     world.host.settled().await;
     let rest = listener.look().await;

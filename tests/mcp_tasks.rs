@@ -16,6 +16,15 @@ repeat_last = true
 when = "fail"
 fail = { kind = "refused", message = "No." }
 [[answer]]
+when = "key"
+fail = { kind = "unauthorized", message = "This key has expired." }
+[[answer]]
+when = "money"
+fail = { kind = "quota", message = "The month's money is spent." }
+[[answer]]
+when = "patience"
+fail = { kind = "transient", message = "503" }
+[[answer]]
 when = "pay"
 text = "I pay twice."
 calls = [{ name = "pay", arguments = { order = 1 } }, { name = "pay", arguments = { order = 2 } }]
@@ -50,7 +59,7 @@ fn is_empty(result: &Value) -> bool {
 }
 
 fn yes() -> Value {
-    json!({"action": "accept", "content": {"approve": true}})
+    json!({"action": "accept", "content": {"confirm": true}})
 }
 
 /// Rows 31, 33: flat, with times that a machine can read; and its outcome, also a bad one, as a result.
@@ -115,6 +124,20 @@ async fn a_fault_of_the_machine_is_a_failed_task() {
     assert_eq!((&failed["status"], failed.get("result")), (&json!("failed"), None));
     assert_eq!((&failed["error"]["code"], &failed["error"]["data"]["code"]), (&json!(-32603), &json!("deadline")));
     assert!(failed["error"]["message"].is_string());
+}
+
+/// Row 34: neither did one where the model was out of reach.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_out_of_reach_is_a_failed_task() {
+    let world = World::new(SCRIPT).await;
+    for message in ["key", "money", "patience"] {
+        let task = world.task(json!({"message": message})).await;
+        world.host.settled().await;
+        let failed = get(&world, &task["taskId"]).await;
+        assert_eq!((&failed["status"], failed.get("result")), (&json!("failed"), None), "{message}");
+        assert_eq!((&failed["error"]["code"], &failed["error"]["data"]["code"]), (&json!(-32603), &json!("model")));
+    }
+    world.check().await;
 }
 
 /// Row 35.

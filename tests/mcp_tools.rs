@@ -220,9 +220,9 @@ async fn a_call_asks_and_goes_on_with_the_answers() {
     for request in requests.values() {
         assert_eq!((&request["method"], &request["params"]["mode"]), (&json!("elicitation/create"), &json!("form")));
         assert!(request["params"]["message"].as_str().expect("a text").contains("pay"), "{request}");
-        assert_eq!(request["params"]["requestedSchema"]["required"], json!(["approve"]));
+        assert_eq!(request["params"]["requestedSchema"]["required"], json!(["confirm"]));
     }
-    let yes = json!({"action": "accept", "content": {"approve": true}});
+    let yes = json!({"action": "accept", "content": {"confirm": true}});
     let state = &result["requestState"];
     // One answer, one that is none, and one that nobody asked for: the rest is asked again.
     let some = json!({keys[0]: yes, "made-up": yes});
@@ -231,7 +231,7 @@ async fn a_call_asks_and_goes_on_with_the_answers() {
     assert_eq!(left, [keys[1]]);
     let nothing = send(json!({"requestState": state}), forms()).await;
     assert_eq!(nothing.result()["inputRequests"], again.result()["inputRequests"]);
-    let no = json!({"action": "accept", "content": {"approve": false, "reason": "Once is enough."}});
+    let no = json!({"action": "accept", "content": {"confirm": false, "reason": "Once is enough."}});
     let rest = json!({keys[1]: no, keys[0]: no});
     let state = again.result()["requestState"].clone();
     let done = send(json!({"inputResponses": rest, "requestState": state}), forms()).await;
@@ -285,7 +285,7 @@ async fn a_state_is_good_for_its_call_alone() {
     };
     let asked = world.told(call("pay", json!({}))).await;
     let state = asked.result()["requestState"].as_str().expect("a state").to_owned();
-    let yes = json!({"action": "accept", "content": {"approve": true}});
+    let yes = json!({"action": "accept", "content": {"confirm": true}});
     let keys = asked.result()["inputRequests"].as_object().expect("requests").keys();
     let answers: Value = keys.map(|key| (key.clone(), yes.clone())).collect::<serde_json::Map<_, _>>().into();
     let with = |state: Value| json!({"inputResponses": answers, "requestState": state});

@@ -43,7 +43,7 @@ async function modern(options) {
   const asked = [];
   client.setRequestHandler('elicitation/create', async (request) => {
     asked.push(request.params.message);
-    return { action: 'accept', content: { approve: false, reason: 'Not now.' } };
+    return { action: 'accept', content: { confirm: false, reason: 'Not now.' } };
   });
   const denied = await client.callTool({ name: 'helper', arguments: { message: 'send' } });
   assert.equal(asked.length, 1);

@@ -106,7 +106,7 @@ async def modern(http):
 
     async def elicit(_, params):
         asked.append(params.message)
-        return ElicitResult(action="accept", content={"approve": True})
+        return ElicitResult(action="accept", content={"confirm": True})
 
     async with client(http, elicitation_callback=elicit) as writ:
         result = await writ.call_tool("helper", {"message": "send"})

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Real clients against a running `writ serve`: httpx-sse follows streams, two SDKs of A2A play its clients, schemathesis
-# plays the API's own document. And clients that have a `writ` of their own (mcp.sh, acp.sh). Their versions are pinned;
-# they live under target/.
+# plays the API's own document. And clients that have a `writ` of their own (mcp.sh, acp.sh, conformance.sh). Their
+# versions are pinned; they live under target/.
 #
 #   tests/clients/run.sh WRIT
 set -euo pipefail
@@ -30,3 +30,4 @@ kill "$server"
 wait "$server"
 "$root/tests/clients/mcp.sh" "$writ"
 "$root/tests/clients/acp.sh" "$writ"
+"$root/tests/clients/conformance.sh" "$writ"

@@ -4,7 +4,7 @@
 //! blocks, failures, delays and calls of tools all come from there, so that the suite sees what a real conversation gives.
 //! `settings.json` says what the tools take. docs/conformance.md tells how to run it.
 
-use writ::agent::{Render, Value};
+use writ::agent::Render;
 
 /// Tools of the host that a fixture may call; a person is asked first.
 const TOOLS: [&str; 3] = ["delete_file", "ask_name", "ask_age"];
@@ -14,18 +14,11 @@ fn fixture(cx: &mut Render, name: &'static str) -> String {
     TOOLS.iter().for_each(|tool| cx.host_tool(tool));
     cx.on_start(move |start| {
         // Answers of a script are chosen by the last message.
-        let seconds = seconds(start.message());
-        start.append(&format!("[{name}]{seconds}"));
+        let asked = format!("[{name}] {}", start.message());
+        start.append(&asked);
         Ok(())
     });
     format!("You are the fixture {name}.")
-}
-
-/// How long a call asks the fixture to take, as the script is told.
-fn seconds(message: &str) -> String {
-    let arguments: Option<Value> = message.parse().ok();
-    let seconds = arguments.as_ref().and_then(|arguments| arguments["seconds"].as_u64());
-    seconds.map(|n| format!(" for {} seconds", n.min(60))).unwrap_or_default()
 }
 
 macro_rules! fixtures {
@@ -41,5 +34,7 @@ fixtures! {
     test_simple_text test_image_content test_audio_content test_embedded_resource test_multiple_content_types
     test_error_handling test_tool_with_progress test_missing_capability test_streaming_elicitation test_logging_tool
     json_schema_2020_12_tool
+    test_input_required_result_elicitation test_input_required_result_request_state
+    test_input_required_result_tampered_state
     greet slow_compute failing_job protocol_error_job confirm_delete multi_input
 }

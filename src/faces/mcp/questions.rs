@@ -38,10 +38,10 @@ pub fn requests(questions: &[Question]) -> Value {
             "requestedSchema": {
                 "type": "object",
                 "properties": {
-                    "approve": {"type": "boolean", "title": "Approve", "description": "Whether the call may run."},
+                    "confirm": {"type": "boolean", "title": "Confirm", "description": "Whether the call may run."},
                     "reason": {"type": "string", "title": "Reason", "description": "Why not, for the agent to read."},
                 },
-                "required": ["approve"],
+                "required": ["confirm"],
             },
         });
         (key(q), json!({"method": "elicitation/create", "params": params}))
@@ -78,7 +78,7 @@ pub fn answer(
 
 fn decision(response: &Value) -> Option<Decision> {
     let reason = || response["content"]["reason"].as_str().filter(|r| !r.is_empty()).map(str::to_owned);
-    match (response["action"].as_str()?, response["content"]["approve"].as_bool()) {
+    match (response["action"].as_str()?, response["content"]["confirm"].as_bool()) {
         ("accept", Some(true)) => Some(Decision::Approve),
         ("accept", Some(false)) => Some(Decision::Deny(reason())),
         ("decline" | "cancel", _) => Some(Decision::Deny(None)),
@@ -129,13 +129,13 @@ mod tests {
     fn responses_are_decisions() {
         let deny = |reason: Option<&str>| Some(Decision::Deny(reason.map(str::to_owned)));
         for (response, expected) in [
-            (json!({"action": "accept", "content": {"approve": true}}), Some(Decision::Approve)),
-            (json!({"action": "accept", "content": {"approve": false}}), deny(None)),
-            (json!({"action": "accept", "content": {"approve": false, "reason": "no"}}), deny(Some("no"))),
+            (json!({"action": "accept", "content": {"confirm": true}}), Some(Decision::Approve)),
+            (json!({"action": "accept", "content": {"confirm": false}}), deny(None)),
+            (json!({"action": "accept", "content": {"confirm": false, "reason": "no"}}), deny(Some("no"))),
             (json!({"action": "decline"}), deny(None)),
             (json!({"action": "cancel"}), deny(None)),
             (json!({"action": "accept"}), None),
-            (json!({"action": "accept", "content": {"approve": "yes"}}), None),
+            (json!({"action": "accept", "content": {"confirm": "yes"}}), None),
             (json!({"action": "run"}), None),
             (json!("accept"), None),
         ] {

@@ -11,7 +11,7 @@ use crate::faces::answer::{Response, Work};
 use crate::faces::{rpc, time};
 use crate::ports::Ports;
 use crate::prelude::*;
-use crate::record::{Outcome, Submission};
+use crate::record::{Failure, Outcome, Submission};
 use crate::view::{self, Standing};
 use serde_json::{Map, Value, json};
 
@@ -21,8 +21,12 @@ pub const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 /// How often a client may look, in milliseconds.
 const POLL_MS: u64 = 1000;
 
-/// Failures of the machine, or of what was configured: the agent has not answered. All others are its answer.
+/// Failures of the machine: the agent has not answered. All others are its answer.
 const FAULTS: [&str; 4] = ["retry-exhausted", "deadline", "unreadable", "compaction"];
+
+/// Kinds of a model's errors that say something of what it was asked. All others are the machine's: the model was out of
+/// reach, for want of a key, of money or of patience.
+const ANSWERS: [&str; 3] = ["refused", "invalid", "overflow"];
 
 /// The result that announces a task.
 pub fn created(ports: &Ports, accepted: &Accepted) -> Result<Value, Error> {
@@ -40,7 +44,7 @@ pub fn created(ports: &Ports, accepted: &Accepted) -> Result<Value, Error> {
 pub fn detailed(ports: &Ports, id: &str, sub: &Submission, elicit: bool) -> Result<Value, Error> {
     let mut more = Map::new();
     let (status, message, updated) = match &sub.outcome {
-        Some(Outcome::Failed { error }) if FAULTS.contains(&error.code.as_str()) => {
+        Some(Outcome::Failed { error }) if is_fault(error) => {
             let data = json!({"code": error.code});
             more.insert("error".into(), json!({"code": rpc::INTERNAL, "message": error.message, "data": data}));
             ("failed", error.message.clone(), sub.settled)
@@ -71,6 +75,10 @@ pub fn detailed(ports: &Ports, id: &str, sub: &Submission, elicit: bool) -> Resu
     more.insert("ttlMs".into(), Value::Null);
     more.insert("pollIntervalMs".into(), json!(POLL_MS));
     Ok(Value::Object(more))
+}
+
+fn is_fault(error: &Failure) -> bool {
+    FAULTS.contains(&error.code.as_str()) || error.kind.as_deref().is_some_and(|kind| !ANSWERS.contains(&kind))
 }
 
 /// A client that has not declared the extension is told to.
