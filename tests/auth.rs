@@ -226,6 +226,7 @@ async fn view(world: &World, thread: &str, token: &str) -> Response {
     response
 }
 
+/// Row 102.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_token_opens_the_streams_of_one_thread_for_ten_minutes() {
     let world = two_users().await;
@@ -258,6 +259,7 @@ async fn a_stream_token_opens_the_streams_of_one_thread_for_ten_minutes() {
     assert!(expired.text().contains("expired"), "{}", expired.text());
 }
 
+/// Row 102.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_stream_token_is_none() {
     let world = two_users().await;

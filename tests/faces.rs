@@ -1,13 +1,16 @@
 //! One submission through all four wires: whoever makes it, all show it under one id, in one state, with one result.
 #![cfg(not(target_family = "wasm"))]
 
+use std::sync::Arc;
+
 use host_sim::data::Request;
 use host_sim::store::Store;
+use host_sim::store::memory::MemoryStore;
 use serde_json::{Value, json};
 use writ_tests::a2a::{Wire, at_once, to_send};
 use writ_tests::acp::{Editor, code};
 use writ_tests::mcp::modern;
-use writ_tests::{Setup, World};
+use writ_tests::{CrashStore, Fault, Setup, World};
 
 const SCRIPT: &str = r#"
 [model]
@@ -174,6 +177,66 @@ async fn a_question_is_asked_on_every_wire_and_answered_on_any() {
         assert_eq!(agreed(&world, id).await.state, "cancelled");
     }
     world.check().await;
+}
+
+/// The sessions that each wire lists.
+async fn listed(world: &World) -> [Vec<String>; 3] {
+    let threads = world.send(Request::get("/v1/threads")).await.json().expect("JSON");
+    let threads = threads["threads"].as_array().expect("threads").iter();
+    let resources = world.mcp("resources/list", json!({})).await;
+    let resources = resources.result()["resources"].as_array().expect("resources").iter();
+    let mut editor = Editor::open(world).await;
+    let sessions = editor.ask("session/list", json!({})).await;
+    editor.leave().await;
+    let sessions = sessions["result"]["sessions"].as_array().expect("sessions").iter();
+    [
+        threads.map(|t| format!("{}/{}", text(&t["agent"]), text(&t["thread"]))).collect(),
+        resources.map(|r| text(&r["uri"]).trim_start_matches("session://").to_owned()).collect(),
+        sessions.map(|s| text(&s["sessionId"])).collect(),
+    ]
+    .map(|mut names: Vec<String>| {
+        names.sort();
+        names
+    })
+}
+
+/// Row 100: a copy that its host was killed over, by whichever wire it was asked for, is on none until it is whole.
+#[tokio::test(flavor = "multi_thread")]
+async fn half_a_fork_is_on_no_wire() {
+    let fork = |to: &str| Request::post("/v1/agents/helper/threads/t/fork", &json!({"to": to}));
+    let params = json!({"name": "session_fork", "arguments": {"session_id": "helper/t"}});
+    let by_thread = fork("u").header("idempotency-key", "k");
+    let by_mcp = modern(&writ_tests::mcp::body(1, "tools/call", params, json!({})));
+    for request in [by_thread, by_mcp] {
+        let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let first = Setup::new(SCRIPT).store(inner.clone()).world().await;
+        let text_of = |n: u32| json!([{"type": "text", "text": n.to_string()}]);
+        let message = |n| json!({"role": "user", "content": text_of(n), "timestamp": 7});
+        first.import("t", json!({}), &(0..200).map(message).collect::<Vec<_>>()).await;
+        // After the acceptance and the claim, in the middle of the pages.
+        let crash = Arc::new(CrashStore::new(inner.clone(), 2, Fault::KillBefore));
+        let second = Setup::new(SCRIPT).store(crash.clone()).world().await;
+        let begun = second.send(request).await;
+        assert_ne!(begun.status / 100, 4, "{}", begun.text());
+        crash.killed().await;
+        let third = Setup::new(SCRIPT).store(inner).world().await;
+        let staged = third.store.dump().await.expect("a dump").into_iter();
+        let staged = staged.filter(|(key, _)| key.contains("/ses/") && key.matches('/').count() == 3).count();
+        assert_eq!((staged, listed(&third).await), (2, [(); 3].map(|()| vec!["helper/t".to_owned()])));
+        let read = third.mcp("resources/read", json!({"uri": "session://helper/u"})).await;
+        assert_eq!(read.fault().1, -32602);
+        let mut editor = Editor::open(&third).await;
+        assert_eq!(code(&editor.load("helper/u").await.1), -32002);
+        editor.leave().await;
+        third.host.sweep().await.expect("a sweep");
+        third.host.settled().await;
+        let whole = listed(&third).await;
+        assert!(whole.iter().all(|names| names.len() == 2 && *names == whole[0]), "{whole:?}");
+        let copy = whole[0].iter().find(|name| *name != "helper/t").expect("the copy");
+        let (_, thread) = copy.split_once('/').expect("agent/thread");
+        assert_eq!(third.messages(thread).await, third.messages("t").await);
+        third.check().await;
+    }
 }
 
 /// What is no message, what nobody knows, and what is another's: each wire says so in its own words, and nothing is stored.

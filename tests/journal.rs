@@ -155,7 +155,7 @@ async fn from_every_cursor_there_is_exactly_the_rest() {
 }
 
 /// Shows trap 17: numbers that a killed host may have used are never used again. The hole is one gap, which says how
-/// long the transcript was at the next event.
+/// long the transcript was at the next event. Row 101.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_answer_leaves_one_gap() {
     let (mut world, _gate, id) = in_an_answer(Arc::new(MemoryStore::new())).await;
@@ -305,7 +305,7 @@ async fn lost_pieces_change_no_turn() {
     assert_eq!(half, [4, 6, 8, 10, 12]);
 }
 
-/// The ring holds 20,000 numbers: what is older is one gap, and what took its place is never taken for it.
+/// The ring holds 20,000 numbers: what is older is one gap, and what took its place is never taken for it. Row 101.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ring_wraps() {
     let inner = Arc::new(MemoryStore::new());
@@ -359,7 +359,7 @@ async fn skip(store: &dyn Store, numbers: u64) {
     store.commit(Guard { key, expect: Some(value) }, vec![write]).await.expect("a commit");
 }
 
-/// A cursor that the journal never gave is told so; a foreign thread has no cursors at all.
+/// A cursor that the journal never gave is told so; a foreign thread has no cursors at all. Row 102.
 #[tokio::test(flavor = "multi_thread")]
 async fn cursors_are_checked() {
     let world = World::new(SCRIPT).await;

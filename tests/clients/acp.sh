@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Real clients that start `writ` themselves and speak to it over pipes: those of ACP, in TypeScript and in Python, and that
-# of MCP. Their versions are pinned; they live under target/.
+# Real clients that start `writ` themselves and speak to it over pipes: those of ACP, in TypeScript, Python and Rust, and
+# that of MCP. Their versions are pinned; they live under target/.
 #
 #   tests/clients/acp.sh WRIT
 set -euo pipefail
@@ -28,4 +28,14 @@ timeout 120 "$node" "$here/acp_client.mjs" "$writ" "$here/acp.toml" "$data/node"
 timeout 120 "$home/acp-python/bin/python" "$here/acp_client.py" "$writ" "$here/acp.toml" "$data/python"
 timeout 120 "$home/acp-python/bin/python" "$here/mcp_stdio.py" "$writ" "$here/acp.toml" "$data/mcp"
 
-for kept in node python mcp; do "$writ" check --data "$data/$kept"; done
+# The example of the protocol's crate, as it is published: it allows what it is asked, and prints what it is told.
+client=$home/acp-rust/bin/yolo_one_shot_client
+[ -x "$client" ] || cargo install --quiet agent-client-protocol --version 5.2.0 --example yolo_one_shot_client \
+  --features process --debug --root "$home/acp-rust" --target-dir "$home/acp-rust/target"
+told=$(timeout 120 "$client" --command "$writ acp --data $data/rust --script $here/acp.toml" "Please send it" 2>&1)
+for expected in 'Auto-approving' 'status: Some(Completed)' 'text: "sent"' 'Stop reason: EndTurn'; do
+  grep -qF "$expected" <<< "$told" || { echo "the example client was not told: $expected"; echo "$told"; exit 1; }
+done
+echo "acp: the crate's example client, ok"
+
+for kept in node python mcp rust; do "$writ" check --data "$data/$kept"; done

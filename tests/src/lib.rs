@@ -6,6 +6,7 @@ pub mod a2a;
 pub mod acp;
 mod appends;
 mod broken;
+pub mod cited;
 mod crash;
 mod described;
 mod gate;

@@ -6,6 +6,7 @@ mod client;
 mod drain;
 mod foreign;
 mod hostile;
+mod injecting;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod load;
