@@ -191,7 +191,8 @@ impl Open {
             "thread": sub.address.thread,
             "key": sub.key,
             "attempt": sub.attempt,
-            "state": sub.state,
+            // As whoever looks is told: what needs somebody waits, whatever its record says.
+            "state": if sub.is_settled() { "settled" } else { "waiting" },
             "reason": self.notice.reason,
         });
         match &sub.outcome {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use host_sim::data::Request;
 use host_sim::host::Parts;
 use host_sim::store::Store;
-use host_sim::tools::{Call, Declaration, Reply, Tools};
+use host_sim::tools::{Call, Declaration, Policy, Reply, Tools};
 use serde_json::{Value, json};
 use writ_tests::{Setup, World, host, until};
 
@@ -20,10 +20,25 @@ repeat_last = true
 when = "fail"
 fail = { kind = "invalid", message = "no" }
 [[answer]]
+when = "pay"
+text = "I pay twice."
+calls = [{ name = "pay" }, { name = "pay" }]
+[[answer]]
+when = "pay"
+text = "And once more."
+calls = [{ name = "pay" }]
+[[answer]]
+when = "pay"
+text = "Paid."
+[[answer]]
 text = "Hello."
+[[tool]]
+name = "pay"
+policy = "ask"
+reply = "paid"
 "#;
 
-/// A far end that keeps what it was told, and may be down.
+/// A far end that keeps what it was told, and may be down; and a tool that asks.
 #[derive(Default)]
 struct FarEnd {
     told: Mutex<Vec<Value>>,
@@ -41,10 +56,14 @@ impl FarEnd {
 #[async_trait]
 impl Tools for FarEnd {
     fn describe(&self) -> Vec<Declaration> {
-        Vec::new()
+        let (name, description, parameters) = ("pay".into(), "Pays.".into(), json!({"type": "object"}));
+        vec![Declaration { name, description, parameters, policy: Policy::Ask }]
     }
 
     async fn run(&self, call: Call) -> Reply {
+        if call.name == "pay" {
+            return Reply::text("paid");
+        }
         let mut told: Value = serde_json::from_str(&call.arguments).unwrap();
         assert_eq!((call.name.as_str(), &told["id"]), ("writ-webhook", &json!(call.effect_key)));
         told["down"] = json!(self.down.load(Ordering::SeqCst));
@@ -193,8 +212,9 @@ async fn what_needs_somebody_is_told_once() {
     let id = world.accept("t", "k", "hi").await;
     let mut parts = world.parts.clone();
     parts.settings.insert("agents".into(), json!({"agents": []}).to_string());
-    let agents = std::mem::replace(&mut parts.tools, far.clone());
-    drop((agents, world.host));
+    parts.tools = far.clone();
+    // Gone for good: a run that only ends would begin the turn once it is resumed.
+    world.host.shutdown().await;
     let second = host(&parts).await;
     // Not before: the first host would have begun it.
     let resume = Request::post("/v1/agents/helper/resume", &json!({})).principal(writ_tests::OWNER);
@@ -211,6 +231,35 @@ async fn what_needs_somebody_is_told_once() {
     assert_eq!((&told[0]["body"]["type"], &data["id"]), (&json!("submission.needs-you"), &json!(id)));
     assert!(data["reason"].as_str().is_some_and(|r| r.contains("no agent")), "{data}");
     writ_tests::check(&second, &*world.store).await;
+}
+
+/// Each time that a turn waits for a person's word is told once, however many calls wait; what was asked is not told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_told_each_time() {
+    let (world, far) = world(json!([{"name": "ops", "events": ["needs-you"]}])).await;
+    let id = world.accept("t", "k", "pay").await;
+    for (round, calls) in [(1, ["1.0", "1.1"].as_slice()), (2, &["4.0"])] {
+        world.host.settled().await;
+        assert_eq!(far.told().len(), round, "{:#?}", far.told());
+        let told = far.told().pop().unwrap();
+        let data = &told["body"]["data"];
+        assert_eq!((&told["body"]["type"], &data["id"]), (&json!("submission.needs-you"), &json!(id)));
+        assert_eq!((&data["state"], &data["outcome"]), (&json!("waiting"), &Value::Null));
+        assert!(data["reason"].as_str().is_some_and(|r| r.contains("pay")), "{data}");
+        world.host.sweep().await.unwrap();
+        world.host.settled().await;
+        assert_eq!(far.told().len(), round, "told again");
+        world.clock.advance(1_000);
+        for call in calls {
+            let answer = json!({"call": call, "decision": "approve"});
+            let answered = world.send(Request::post(format!("/v1/submissions/{id}/answer"), &answer)).await;
+            assert_eq!(answered.status, 202, "{}", answered.text());
+        }
+    }
+    world.host.settled().await;
+    assert_eq!(world.submission(&id).await["outcome"]["text"], "Paid.");
+    assert_eq!(far.told().len(), 2);
+    world.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
