@@ -33,7 +33,7 @@ pub const OPTIONS: &[Spec] = &[
     free(
         "settings",
         Kind::Path,
-        "Settings for the component: a JSON file with `agents`, `overrides`, `limits`, `a2a`.",
+        "Settings for the component: a JSON file with `agents`, `overrides`, `limits`, `a2a`, `mcp`, `partitions`.",
     ),
     free("script", Kind::Path, "A script that plays the model and the tools."),
     given("serve.addr", Kind::Address, "127.0.0.1:8787", "Where to listen."),
