@@ -52,6 +52,19 @@ pub enum Decision {
     Deny(Option<String>),
 }
 
+/// An answer, and what it is about.
+#[derive(Clone, Debug)]
+pub struct Reply<'a> {
+    /// The call.
+    pub call: &'a str,
+    /// Hash of the call, if whoever answers wants to be sure.
+    pub hash: Option<&'a str>,
+    /// What is decided.
+    pub decision: Decision,
+    /// The message that brings it, as its client calls it: see [`has_said`].
+    pub message: Option<&'a str>,
+}
+
 impl Decision {
     fn verdict(&self) -> Verdict {
         match self {
@@ -122,19 +135,17 @@ pub fn questions_of(ports: &Ports, place: &Place, op: &Op) -> Result<Vec<Questio
 /// # Errors
 /// 404 as for what is missing. 409 `answered` when it was decided otherwise, `expired` when it is too late, `closed` when the
 /// call does not wait, `other-arguments` when `hash` is of another call. Nothing is stored then.
-pub fn answer(
-    ports: Ports,
-    owner: &str,
-    id: &str,
-    call: &str,
-    hash: Option<&str>,
-    decision: Decision,
-) -> Result<Accepted, Refusal> {
+pub fn answer(ports: Ports, owner: &str, id: &str, reply: Reply) -> Result<Accepted, Refusal> {
+    let Reply { call, hash, decision, message } = reply;
     if let Decision::Deny(Some(reason)) = &decision
         && reason.len() > REASON_BYTES_MAX
     {
         let text = format!("The reason is {} bytes; at most {REASON_BYTES_MAX} are kept.", reason.len());
         return Err(Problem::field("reason", text).with("limit", REASON_BYTES_MAX).into());
+    }
+    // It becomes part of a key.
+    if place_of(call).is_none() {
+        return Err(closed().into());
     }
     for _ in 0..TRIES {
         let owned = Owned::read(&ports, owner, id, keys::answer(id, call))?;
@@ -168,7 +179,8 @@ pub fn answer(
             Decision::Deny(reason) => reason.clone(),
             Decision::Approve => None,
         };
-        let approval = Approval { verdict: decision.verdict(), by: Some(owner.to_owned()), at: now, reason };
+        let (verdict, by, said) = (decision.verdict(), Some(owner.to_owned()), message.map(str::to_owned));
+        let approval = Approval { verdict, by, at: now, reason, said };
         let entry = Entry::Answer { submission: id.to_owned(), call: call.to_owned() };
         let writes = vec![
             put(keys::answer(id, call), &approval),
@@ -197,7 +209,7 @@ pub(crate) fn expire(ports: &Ports, place: &Place) -> Result<(), Stop> {
         let late: Vec<String> = late.take(EXPIRIES_MAX).collect();
         let marks: Vec<String> = late.iter().map(|call| keys::answer(&op.sub, call)).collect();
         let stored = store::read_many(ports.store, &marks)?;
-        let approval = Approval { verdict: Verdict::Expired, by: None, at: now, reason: None };
+        let approval = Approval { verdict: Verdict::Expired, by: None, at: now, reason: None, said: None };
         let new = Queue { nonce: nonce(ports.clock), ..decode_opt(&wanted[0], &queue)?.unwrap_or_default() };
         let mut writes = vec![put(keys::queue(place.partition), &new)];
         for (call, (mark, stored)) in late.into_iter().zip(marks.into_iter().zip(stored)) {
@@ -221,10 +233,7 @@ pub(crate) fn expire(ports: &Ports, place: &Place) -> Result<(), Stop> {
 
 /// How a question was answered that does not wait any more: from the head while its batch is open, then from its result.
 fn given(ports: &Ports, place: &Place, op: Option<&Op>, id: &str, call: &str) -> Result<Option<Approval>, Error> {
-    let Some((n, i)) = call.split_once('.').and_then(|(n, i)| Some((n.parse::<u64>().ok()?, i.parse::<u64>().ok()?)))
-    else {
-        return Ok(None);
-    };
+    let Some((n, i)) = place_of(call) else { return Ok(None) };
     let open = op.filter(|op| op.base == n.saturating_add(1));
     if let Some(approval) = open.and_then(|op| op.calls.get(i as usize)?.approval.clone()) {
         return Ok(Some(approval));
@@ -239,6 +248,33 @@ fn given(ports: &Ports, place: &Place, op: Option<&Op>, id: &str, call: &str) ->
         m.role == Role::ToolResult && m.submission.as_deref() == Some(id) && m.call.as_deref() == Some(call)
     };
     Ok(result.filter(ours).and_then(|m| m.approval))
+}
+
+/// Where a call stands: the number of its message, and its own. `None`: that is no name of a call.
+fn place_of(call: &str) -> Option<(u64, u64)> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (n, i) = call.split_once('.').filter(|(n, i)| is_number(n) && is_number(i))?;
+    Some((n.parse().ok()?, i.parse().ok()?))
+}
+
+/// Whether a message has answered a question of a submission already: one that comes again must not answer the next one.
+/// The last 16 of a submission are known, until it has its outcome.
+pub fn has_said(ports: &Ports, id: &str, sub: &Submission, message: &str) -> Result<bool, Error> {
+    let place = sub.place(id);
+    let [head] = read(ports.store, [place.head()])?;
+    let head: Option<Head> = decode_opt(&place.head(), &head)?;
+    let Some(op) = head.and_then(|head| head.op).filter(|op| op.sub == id) else { return Ok(false) };
+    if op.said.iter().any(|said| said == message) {
+        return Ok(true);
+    }
+    let marks: Vec<String> = op.asked().map(|(i, ..)| keys::answer(id, &op.call_name(i))).collect();
+    for (key, mark) in marks.iter().zip(store::read_many(ports.store, &marks)?) {
+        let mark: Option<Approval> = decode_opt(key, &mark)?;
+        if mark.is_some_and(|mark| mark.said.as_deref() == Some(message)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// An answer to what is answered: the same one is taken as said.

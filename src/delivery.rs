@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
 
 /// Most blocks of a message.
-const BLOCKS_MAX: usize = 256;
+pub const BLOCKS_MAX: usize = 256;
 
 /// Version of the hash. A retry is compared under the version that its record names.
 pub const HASH_VERSION: u32 = 1;

@@ -212,7 +212,7 @@ pub fn heads(ports: &Ports, owner: &str, cursor: Option<&str>) -> Result<Heads, 
     let mut tags = Vec::new();
     while p < format.partitions && tags.len() < 100 {
         let list: IndexHead = decode_opt(&heads[usize::from(p)], &lists[usize::from(p)])?.unwrap_or_default();
-        let end = list.next.min(from + (100 - tags.len()) as u64);
+        let end = list.next.min(from.saturating_add((100 - tags.len()) as u64));
         let entries: Vec<String> = (from..end).map(|n| keys::list_entry(p as u8, List::Owner(owner), n)).collect();
         for (key, value) in entries.iter().zip(read_many(ports.store, &entries)?) {
             if let Some(tag) = decode_opt::<String>(key, &value)? {
@@ -237,6 +237,9 @@ pub fn heads(ports: &Ports, owner: &str, cursor: Option<&str>) -> Result<Heads, 
     Ok((found, (p < format.partitions).then(|| format!("{p}.{from}"))))
 }
 
+/// Bytes of a page of submissions, about: an outcome has the text of its answer.
+const SUBMISSIONS_BYTES: usize = 1024 * 1024;
+
 /// A page of a thread's submissions in order of acceptance, and where to go on.
 pub fn submissions(
     ports: &Ports,
@@ -246,20 +249,31 @@ pub fn submissions(
     limit: u64,
 ) -> Result<(Vec<Value>, Option<u64>), Error> {
     let end = inbox.next.min(after.saturating_add(limit));
-    let mut ids = Vec::new();
-    for (_, entry) in crate::run::entries(ports, place, after, end)? {
-        if let Entry::Submit(id) = entry {
-            ids.push(id);
-        }
-    }
-    let records = crate::run::records(ports, ids.clone())?;
-    let mut views = Vec::new();
-    for id in &ids {
-        if let Some(record) = records.get(id) {
-            views.push(submission(ports, id, record)?);
+    let entries = crate::run::entries(ports, place, after, end)?;
+    let (mut views, mut size) = (Vec::new(), 0);
+    for entries in entries.chunks(16) {
+        let ids = entries.iter().filter(|(_, entry)| matches!(entry, Entry::Submit(_)));
+        let ids: Vec<String> = ids.map(|(_, entry)| entry.submission().to_owned()).collect();
+        let records = crate::run::records(ports, ids)?;
+        for (k, entry) in entries {
+            let Entry::Submit(id) = entry else { continue };
+            let Some(record) = records.get(id) else { continue };
+            let view = submission(ports, id, record)?;
+            size += view.to_string().len();
+            views.push(view);
+            if size > SUBMISSIONS_BYTES {
+                return Ok((views, (k + 1 < inbox.next).then_some(k + 1)));
+            }
         }
     }
     Ok((views, (end < inbox.next).then_some(end)))
+}
+
+/// Whether a cursor is one that a page of threads may have given; none is.
+pub fn is_cursor(ports: &Ports, cursor: Option<&str>) -> Result<bool, Error> {
+    let Some(cursor) = cursor else { return Ok(true) };
+    let (p, n) = parse_cursor(Some(cursor));
+    Ok(format!("{p}.{n}") == cursor && p < read_format(ports)?.partitions)
 }
 
 /// `<partition>.<number>`; anything else starts at the beginning.

@@ -1,6 +1,8 @@
 //! A2A: a task that waits for a person's word, and how the next message gives it.
 #![cfg(not(target_family = "wasm"))]
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use host_sim::store::Store;
 use serde_json::{Value, json};
 use writ_tests::World;
@@ -17,6 +19,18 @@ calls = [{ name = "pay", arguments = { order = 1 } }, { name = "pay", arguments 
 when = "twice"
 text = "Both are done."
 [[answer]]
+when = "three times"
+calls = [{ name = "pay", arguments = { order = 1 } }]
+[[answer]]
+when = "three times"
+calls = [{ name = "pay", arguments = { order = 1 } }]
+[[answer]]
+when = "three times"
+calls = [{ name = "pay", arguments = { order = 1 } }]
+[[answer]]
+when = "three times"
+text = "All are done."
+[[answer]]
 when = "pay"
 text = "I pay."
 calls = [{ name = "pay", arguments = { order = 7 } }]
@@ -31,9 +45,11 @@ policy = "ask"
 reply = "paid {order}"
 "#;
 
-/// A message to a task: of parts.
+/// A message to a task: of parts. No two have one name.
 fn to_task(task: &Value, parts: Value) -> Value {
-    json!({"message": {"messageId": "m-2", "role": "ROLE_USER", "taskId": task["id"], "parts": parts}})
+    static NEXT: AtomicU64 = AtomicU64::new(2);
+    let name = format!("m-{}", NEXT.fetch_add(1, Ordering::SeqCst));
+    json!({"message": {"messageId": name, "role": "ROLE_USER", "taskId": task["id"], "parts": parts}})
 }
 
 async fn say(world: &World, wire: Wire, task: &Value, parts: Value) -> Reply {
@@ -106,17 +122,54 @@ async fn several_questions_are_answered_one_by_one() {
         let open = questions(&asked);
         assert_eq!(open.len(), 2);
         let yes = |call: &Value, hash: &Value| json!([{"data": {"approve": true, "call": call, "hash": hash}}]);
-        // Of another call, and of other arguments.
-        let unknown = say(&world, wire, &asked, yes(&json!("9.9"), &open[0]["hash"])).await;
-        assert_eq!(unknown.violations(), ["message.parts"]);
+        // A word alone could mean either.
+        let vague = say(&world, wire, &asked, json!([{"text": "yes"}])).await.task().clone();
+        assert_eq!(questions(&vague), open);
+        assert!(vague["status"]["message"]["parts"][0]["text"].as_str().is_some_and(|t| t.contains("name the call")));
+        // Of no call, of another call, and of other arguments.
+        for none in ["9.9", "", "1.0/x", "é", "18446744073709551616.0", &"1".repeat(2000)] {
+            let unknown = say(&world, wire, &asked, yes(&json!(none), &open[0]["hash"])).await.fault();
+            assert_eq!(unknown, (if wire == Wire::Rpc { -32602 } else { 409 }, "CLOSED".to_owned()), "{none}");
+        }
         let other = say(&world, wire, &asked, yes(&open[1]["call"], &open[0]["hash"])).await.fault();
         assert_eq!(other.0, if wire == Wire::Rpc { -32602 } else { 409 }, "{other:?}");
         let half = say(&world, wire, &asked, yes(&open[1]["call"], &open[1]["hash"])).await.task().clone();
         assert_eq!(questions(&half), open[..1], "what was answered is open no more");
+        // The same said again is taken as said; the opposite is not.
+        let again = say(&world, wire, &asked, yes(&open[1]["call"], &open[1]["hash"])).await.task().clone();
+        assert_eq!(questions(&again), open[..1]);
+        let opposite = json!([{"data": {"approve": false, "call": open[1]["call"]}}]);
+        let opposite = say(&world, wire, &asked, opposite).await.fault();
+        assert_eq!(opposite, (if wire == Wire::Rpc { -32602 } else { 409 }, "ANSWERED".to_owned()));
         let done = say(&world, wire, &asked, json!([{"text": "no"}])).await.task().clone();
         assert_eq!((state(&done), world.log.executions().len()), ("COMPLETED", 1));
         let replies = replies(&world, &done).await;
         assert!(replies.len() == 2 && replies[1].contains("paid 2"), "{replies:?}");
+        world.check().await;
+    }
+}
+
+/// Row 61: a message that comes again, because its answer got lost, does not answer the question that has come since.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_answer_answers_nothing_else() {
+    for wire in Wire::BOTH {
+        let world = World::new(SCRIPT).await;
+        let asked = world.a2a(wire, "SendMessage", &to_send("three times")).await.task().clone();
+        let mut seen = questions(&asked);
+        for round in 1..=2 {
+            let yes = to_task(&asked, json!([{"text": "yes"}]));
+            let next = world.a2a(wire, "SendMessage", &yes).await.task().clone();
+            let open = questions(&next);
+            assert!(open.len() == 1 && open != seen, "{open:?}");
+            seen = open;
+            for _ in 0..2 {
+                let again = world.a2a(wire, "SendMessage", &yes).await.task().clone();
+                assert_eq!(questions(&again), seen);
+            }
+            assert_eq!(world.log.executions().len(), round);
+        }
+        let done = say(&world, wire, &asked, json!([{"text": "yes"}])).await.task().clone();
+        assert_eq!((state(&done), world.log.executions().len()), ("COMPLETED", 3));
         world.check().await;
     }
 }

@@ -207,6 +207,35 @@ async fn a_key_is_one_task() {
     }
 }
 
+/// Row 55: a key that is none is refused, not passed over; and one that was accepted outlives its agent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_kept_or_refused() {
+    for wire in Wire::BOTH {
+        let world = World::new(SCRIPT).await;
+        let keyed = |key: Value| {
+            let mut params = to_send("hi");
+            params["metadata"] = json!({"urn:writ:a2a:submission": {"idempotencyKey": key}});
+            params["tenant"] = json!("helper");
+            params
+        };
+        for key in [json!(""), json!("a b"), json!("é"), json!(7), json!("k".repeat(257))] {
+            let refused = world.a2a(wire, "SendMessage", &keyed(key.clone())).await;
+            assert_eq!(refused.violations(), ["metadata.urn.idempotencyKey"], "{key}");
+        }
+        let done = world.a2a(wire, "SendMessage", &keyed(json!("k"))).await.task().clone();
+        let later = world.redeployed(json!({"agents": [{"name": "other", "model": "scripted"}]})).await;
+        let send = async |key: &str| {
+            let request = request(wire, "SendMessage", &keyed(json!(key))).principal(writ_tests::OWNER);
+            later.respond(request).await.expect("an answer")
+        };
+        let told = send("k").await.json().expect("JSON");
+        let told = if wire == Wire::Rpc { &told["result"]["task"] } else { &told["task"] };
+        assert_eq!((&told["id"], &told["artifacts"]), (&done["id"], &done["artifacts"]));
+        let refused = send("new").await;
+        assert!(refused.text().contains("There is no agent"), "{}", refused.text());
+    }
+}
+
 /// Rows 56, 57, 58, 59: a message that names a task.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_to_a_task() {

@@ -1,9 +1,10 @@
 //! ACP: tools that a person must permit.
 #![cfg(not(target_family = "wasm"))]
 
+use host_sim::data::Request;
 use serde_json::{Value, json};
 use writ_tests::acp::Editor;
-use writ_tests::{World, host};
+use writ_tests::{Gate, World, host, until};
 
 const SCRIPT: &str = r#"
 [model]
@@ -99,17 +100,24 @@ async fn a_call_fails_after_a_no_and_the_turn_goes_on() {
 /// Row 86. A client that can't ask has not said yes.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_is_a_no() {
-    let world = World::new(SCRIPT).await;
-    let (mut editor, session) = editor(&world).await;
-    let prompt = editor.prompt(&session, "send").await;
-    let asked = question(&mut editor).await;
     let error = json!({"code": -32601, "message": "Never heard of it."});
-    editor.line(&json!({"jsonrpc": "2.0", "id": asked["id"], "error": error}).to_string()).await;
-    assert_eq!(editor.answer_to(&prompt).await["result"]["stopReason"], "end_turn");
-    assert!(world.log.executions().is_empty());
-    let failed = editor.seen.iter().find(|line| line["params"]["update"]["status"] == "failed").expect("a failure");
-    let text = failed["params"]["update"]["content"][0]["content"]["text"].as_str().expect("a text");
-    assert!(text.contains("Never heard of it."), "{text}");
+    for (member, value, why) in [
+        ("error", error, "Never heard of it."),
+        ("error", json!(7), "it gives no reason"),
+        ("result", json!({}), "neither a choice nor a cancellation"),
+        ("result", json!({"outcome": {"outcome": "perhaps"}}), "neither a choice nor a cancellation"),
+    ] {
+        let world = World::new(SCRIPT).await;
+        let (mut editor, session) = editor(&world).await;
+        let prompt = editor.prompt(&session, "send").await;
+        let asked = question(&mut editor).await;
+        editor.line(&json!({"jsonrpc": "2.0", "id": asked["id"], member: value}).to_string()).await;
+        assert_eq!(editor.answer_to(&prompt).await["result"]["stopReason"], "end_turn");
+        assert!(world.log.executions().is_empty());
+        let failed = editor.seen.iter().find(|line| line["params"]["update"]["status"] == "failed").expect("a failure");
+        let text = failed["params"]["update"]["content"][0]["content"]["text"].as_str().expect("a text");
+        assert!(text.contains(why), "{text}");
+    }
 }
 
 /// Rows 86, 87. Cancelled while it waits for a yes: the client answers `cancelled`, before or after the turn has ended.
@@ -133,6 +141,33 @@ async fn a_cancel_while_somebody_is_asked_is_the_answer() {
         assert_eq!(editor.turn(&session, "hi").await, "end_turn");
         world.check().await;
     }
+}
+
+/// Row 86. What is not asked any more, or never was, ends no turn, whatever is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_to_no_question_changes_nothing() {
+    let mut world = World::new(SCRIPT).await;
+    let gate = Gate::close(&mut world).await;
+    gate.let_go(20);
+    let (mut editor, session) = editor(&world).await;
+    let prompt = editor.prompt(&session, "send").await;
+    let asked = question(&mut editor).await;
+    // Somebody else is faster, and the turn goes on.
+    let id = asked["id"].as_str().and_then(|id| id.split(':').nth(1)).expect("perm:SUBMISSION:CALL").to_owned();
+    let yes = json!({"call": "1.0", "decision": "approve"});
+    let answered = world.send(Request::post(format!("/v1/submissions/{id}/answer"), &yes)).await;
+    assert_eq!(answered.status, 202, "{}", answered.text());
+    until(|| !world.log.executions().is_empty()).await;
+    let cancelled = json!({"outcome": {"outcome": "cancelled"}});
+    for never in [asked["id"].clone(), json!(format!("perm:{id}:9.9")), json!(format!("perm:{id}:never")), json!(7)] {
+        for outcome in [cancelled.clone(), chosen("reject_once"), json!({}), json!(7)] {
+            editor.answer(&never, outcome).await;
+        }
+    }
+    gate.open();
+    assert_eq!(editor.answer_to(&prompt).await["result"]["stopReason"], "end_turn");
+    assert_eq!(world.log.executions().len(), 1);
+    world.check().await;
 }
 
 /// Row 86. Whoever loads the session after a restart is asked again, once, and an answer to the first question would still

@@ -205,6 +205,74 @@ async fn a_page_of_large_messages_ends_early() {
     world.check().await;
 }
 
+/// Messages of half a megabyte on every wire: pages end in time, and the component's memory (I14) is never the limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_large_messages_fit_every_wire() {
+    let (reply, text) = ("x".repeat(450_000), "y".repeat(550_000));
+    let script = format!(
+        "[model]\nrepeat_last = true\n[[answer]]\ntext = \"Hello.\"\n[summary]\ntext = \"Large things.\"\n\
+         [[answer]]\nwhen = \"load\"\ncalls = [{}]\n[[answer]]\nwhen = \"load\"\ntext = \"Loaded.\"\n\
+         [[answer]]\nwhen = \"say\"\ntext = \"{text}\"\n[[tool]]\nname = \"load\"\nreply = \"{reply}\"\n",
+        ["{ name = \"load\" }"; 32].join(", ")
+    );
+    let world = World::new(&script).await;
+    let mut ids = Vec::new();
+    for (n, message) in ["load", "load", "say", "say", "say"].into_iter().enumerate() {
+        let done = world.ask("t", &n.to_string(), message).await;
+        assert_eq!(done["state"], "settled", "{message}: attempt {}", done["attempt"]);
+        assert!(done["attempt"] == 1 && (message == "load" || done["outcome"]["status"] == "completed"), "{message}");
+        ids.push(done["id"].as_str().expect("an id").to_owned());
+    }
+    let messages = world.messages("t").await;
+    assert_eq!(messages.iter().filter(|m| m.to_string().len() > 450_000).count(), 2 * 32 + 3);
+
+    // Outcomes: a few a page, and all of them over the pages.
+    let (mut seen, mut after) = (Vec::new(), 0);
+    loop {
+        let path = format!("/v1/agents/helper/threads/t/submissions?after={after}");
+        let page = world.send(Request::get(path)).await.json().expect("JSON");
+        let shown = page["submissions"].as_array().expect("submissions");
+        assert!(!shown.is_empty() && page.to_string().len() < 3_000_000);
+        seen.extend(shown.iter().map(|one| one["id"].as_str().expect("an id").to_owned()));
+        match page["next"].as_u64() {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    assert_eq!(seen, ids);
+
+    // MCP: by the tool, and by the resource.
+    let mut read = Vec::new();
+    let mut next = json!(0);
+    while next.is_u64() {
+        let arguments = json!({"session_id": "helper/t", "after": next, "limit": 256});
+        let told = world.mcp("tools/call", json!({"name": "session_read", "arguments": arguments})).await;
+        let page = &told.result()["structuredContent"];
+        read.extend(page["messages"].as_array().expect("messages").clone());
+        next = page["next"].clone();
+    }
+    assert_eq!(read.len(), messages.len());
+    let resource = world.mcp("resources/read", json!({"uri": "session://helper/t?after=1"})).await;
+    let text = resource.result()["contents"][0]["text"].as_str().expect("a text");
+    assert!((450_000..3_000_000).contains(&text.len()), "{}", text.len());
+
+    // A2A: what was said, without what the tools gave.
+    for wire in writ_tests::a2a::Wire::BOTH {
+        let task = world.a2a(wire, "GetTask", &json!({"id": ids[4]})).await;
+        assert_eq!(task.result()["artifacts"][0]["parts"][0]["text"].as_str().map(str::len), Some(550_000));
+        let task = world.a2a(wire, "GetTask", &json!({"id": ids[1]})).await;
+        let said = task.result()["history"].to_string();
+        assert!(said.contains("load") && said.len() < 10_000, "{}", said.len());
+    }
+
+    // ACP: the whole transcript.
+    let mut editor = writ_tests::acp::Editor::open(&world).await;
+    let (shown, answer) = editor.load("helper/t").await;
+    assert!(answer.get("result").is_some(), "{answer}");
+    assert_eq!(shown.iter().filter(|update| update.ends_with("completed")).count(), 2 * 32);
+    world.check().await;
+}
+
 /// An audit of many pages, between which its thread grows by whole batches: where a page ended, none begins in the middle
 /// of one.
 /// Shows trap 33.

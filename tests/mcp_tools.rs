@@ -7,7 +7,7 @@ use host_sim::data::{Body, Request};
 use host_sim::store::Store;
 use serde_json::{Value, json};
 use writ_tests::mcp::{Told, able, body, legacy, modern};
-use writ_tests::{Setup, World};
+use writ_tests::{Gate, Setup, World};
 
 const SCRIPT: &str = r#"
 [model]
@@ -383,7 +383,7 @@ async fn only_what_would_be_lost_is_given_up() {
     }
     // The path of a wait is for its owner alone.
     let then = wait.then.clone();
-    assert_eq!(world.send(Request::get(&then).principal("local/other")).await.status, 404);
+    assert_eq!(world.send(Request::get(&then).principal("local/other")).await.status, 422);
     let foreign = then.replace(&id, "50-k71a5bvrh7j2aspdem614x068y");
     let missing = world.send(Request::get(&foreign)).await;
     assert_eq!(missing.bytes(), world.send(Request::get(&then).principal("local/other")).await.bytes());
@@ -432,6 +432,55 @@ async fn sessions_have_tools() {
     let called = shadowed.mcp("tools/call", json!({"name": "session_read", "arguments": {"message": "hi"}})).await;
     assert_eq!(text(&called), "Hello.");
     world.check().await;
+}
+
+/// A call that is waited for, and whose session is deleted meanwhile, is answered in the protocol's own words.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_session_goes_is_answered() {
+    let mut world = World::new(SCRIPT).await;
+    let done = world.call(json!({"message": "hi"})).await;
+    let session = told_of(&done)["session_id"].as_str().expect("a session").to_owned();
+    let gate = Gate::close(&mut world).await;
+    let body = body(
+        7,
+        "tools/call",
+        json!({"name": "helper", "arguments": {"message": "hi", "session_id": session}}),
+        json!({}),
+    );
+    let waits = world.send(modern(&body)).await.wait.expect("a wait");
+    let (_, thread) = session.split_once('/').expect("agent/thread");
+    assert_eq!(world.delete(thread).await.status, 202);
+    gate.open();
+    world.host.settled().await;
+    let then = Request::get(waits.then.clone()).principal(writ_tests::OWNER);
+    let told = world.send(then).await;
+    let answer = told.json().expect("JSON");
+    assert_eq!((told.status, &answer["id"], &answer["error"]["code"]), (200, &json!(7), &json!(-32602)), "{answer}");
+    // Nobody else can say what such a path says, nor hear it.
+    for (path, principal) in [
+        (waits.then.clone(), "web/eve"),
+        (waits.then.replace("signed=", "signed=00"), writ_tests::OWNER),
+        (waits.then.replace("%22era%22%3A%22modern%22", "%22era%22%3A%22legacy%22"), writ_tests::OWNER),
+        (waits.then.split_once('?').expect("a query").0.to_owned(), writ_tests::OWNER),
+    ] {
+        assert!(path != waits.then || principal != writ_tests::OWNER);
+        let refused = world.send(Request::get(path.clone()).principal(principal)).await;
+        assert_eq!(refused.status, 422, "{path}: {}", refused.text());
+    }
+}
+
+/// A call with a key that was accepted finds its outcome after its agent has gone; a new one finds no such tool.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keyed_call_outlives_its_agent() {
+    let world = World::new(SCRIPT).await;
+    let call = |key: &str| json!({"name": "helper", "arguments": {"message": "hi", "idempotency_key": key}});
+    let done = world.mcp("tools/call", call("k")).await;
+    let later = world.redeployed(json!({"agents": [{"name": "other", "model": "scripted"}]})).await;
+    let again = |key: &str| modern(&body(1, "tools/call", call(key), json!({}))).principal(writ_tests::OWNER);
+    let told = later.respond(again("k")).await.expect("an answer").json().expect("JSON");
+    assert_eq!(told["result"]["structuredContent"], *told_of(&done));
+    let told = later.respond(again("new")).await.expect("an answer").json().expect("JSON");
+    assert_eq!(told["error"]["code"], -32602, "{told}");
 }
 
 /// Row 22: and what is there can be found, listed and read by its owner.

@@ -301,3 +301,58 @@ async fn mcp_of_the_older_era_over_pipes() {
     assert!(called["result"]["content"][0]["text"].as_str().is_some_and(|text| text.contains("Hello.")), "{called}");
     assert_eq!(peer.end().await.0, Some(0));
 }
+
+/// Row 96: what is a cancellation to one protocol is nothing to another; and a line that is refused cancels nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_cancellation_that_is_one_cancels() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut peer = Peer::acp(folder.path()).await;
+    let session = peer.session().await;
+    peer.prompt(5, &session, "slow").await;
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}});
+    peer.send(cancel.clone()).await;
+    peer.send(json!({"method": "$/cancel_request", "params": {"requestId": 5}})).await;
+    let answer = peer.until(|line| line["id"] == 5).await;
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    peer.end().await;
+
+    let mut peer = Peer::start(folder.path(), &["mcp"]);
+    for id in [json!(1.0), json!("b")] {
+        let mut call = modern("x", "tools/call", legacy("slow"));
+        call["id"] = id.clone();
+        peer.send(call).await;
+        peer.send(json!(["x", "notifications/cancelled", {"requestId": id}])).await;
+        peer.send(json!({"method": "notifications/cancelled", "params": {"requestId": id}})).await;
+        let whole = if id == 1.0 { json!(1) } else { id };
+        let answer = peer.until(|line| line["id"] == whole && line.get("result").is_some()).await;
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+    }
+    // An id is a number, however it is written.
+    let mut call = modern("x", "tools/call", legacy("send"));
+    call["id"] = json!(2.0);
+    peer.send(call).await;
+    peer.send(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}})).await;
+    peer.send(modern("h", "tools/call", legacy("hi"))).await;
+    peer.until(|line| line["id"] == "h").await;
+    assert!(peer.seen.iter().all(|line| line["id"] != 2), "{:#?}", peer.seen);
+    assert_eq!(peer.end().await.0, Some(0));
+}
+
+/// Row 30: the end of stdin is the end, also for a client that has stopped reading.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_comes_though_nobody_reads() {
+    for (words, line) in [
+        ("mcp", modern("l", "tools/list", json!({}))),
+        ("acp", json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}})),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut child = command(folder.path(), &[words]).spawn().expect("it starts");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        // More than the pipes hold: it is read ahead.
+        let text = format!("{line}\n").repeat(4000);
+        soon("room for what is asked", stdin.write_all(text.as_bytes())).await.expect("it reads");
+        drop(stdin);
+        let status = soon("its end", child.wait()).await.expect("a status");
+        assert_eq!(status.code(), Some(0), "{words}");
+    }
+}

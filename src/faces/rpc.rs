@@ -64,7 +64,10 @@ impl Fault {
 
 /// The answer to the request of an id.
 pub fn response(id: &Value, result: Value) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "result": result})
+    let mut response = json!({"jsonrpc": "2.0", "id": id});
+    // Moved: it may be large.
+    response["result"] = result;
+    response
 }
 
 /// A notification.

@@ -4,7 +4,7 @@ use super::answer::{Response, Signal, Tail, Wait, Work};
 use super::call::Call;
 use crate::admission::{self, Accepted, Cancelled};
 use crate::agent::AgentInfo;
-use crate::approval::{self, Decision};
+use crate::approval::{self, Decision, Reply};
 use crate::delivery::Delivery;
 use crate::error::{Error, Problem, Refusal};
 use crate::follow::{Face, Feed, What};
@@ -14,7 +14,7 @@ use crate::pause as pauses;
 use crate::ports::Ports;
 use crate::prelude::*;
 use crate::record::{Head, Paused};
-use crate::session::{delete as deletion, fork as forks, import as imports, message::read_messages};
+use crate::session::{delete as deletion, fork as forks, import as imports, message::each_message};
 use crate::store::{read, read_format};
 use crate::view;
 use serde::Deserialize;
@@ -117,7 +117,8 @@ pub(super) fn answer(call: &Call) -> Answer {
         (Word::Approve, Some(_)) => return Err(Problem::field("reason", "Only a denial takes a reason.").into()),
         (Word::Deny, reason) => Decision::Deny(reason),
     };
-    let accepted = approval::answer(call.ports, &call.owner, call.param(0), &name, hash.as_deref(), decision)?;
+    let reply = Reply { call: &name, hash: hash.as_deref(), decision, message: None };
+    let accepted = approval::answer(call.ports, &call.owner, call.param(0), reply)?;
     let view = view::submission(&call.ports, &accepted.id, &accepted.sub)?;
     if accepted.sub.is_settled() {
         return Ok(Response::json(200, &view));
@@ -202,19 +203,17 @@ pub(super) fn page(
 ) -> Result<Value, Error> {
     let end = head.count.min(after.saturating_add(limit));
     let (mut messages, mut size) = (Vec::new(), 0);
-    for n in (after..end).step_by(32) {
-        for message in read_messages(ports, place, n, end.min(n + 32))? {
-            let value = serde_json::to_value(&message).unwrap_or(Value::Null);
-            size += value.to_string().len();
-            messages.push(value);
-        }
-        if size > bytes {
-            break;
-        }
-    }
+    each_message(ports, place, after, end, |_, message| {
+        let value = serde_json::to_value(&message).unwrap_or(Value::Null);
+        size += value.to_string().len();
+        messages.push(value);
+        Ok(size <= bytes)
+    })?;
     let next = after.saturating_add(messages.len() as u64);
     let next = (next < head.count && !messages.is_empty()).then_some(next);
-    Ok(json!({"from": after, "messages": messages, "next": next, "count": head.count, "journal": head.jused}))
+    let mut page = json!({"from": after, "next": next, "count": head.count, "journal": head.jused});
+    page["messages"] = Value::Array(messages);
+    Ok(page)
 }
 
 pub(super) fn fork(call: &Call) -> Answer {

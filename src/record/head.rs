@@ -120,6 +120,9 @@ pub struct Op {
     /// Whether it stopped because it is paused.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub paused: bool,
+    /// Messages that have answered questions, as their clients call them; the last ones only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<String>,
     /// Attempts whose end has still to be told in the transcript.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<u64>,
@@ -193,11 +196,21 @@ impl Call {
     }
 }
 
+/// Messages that have answered questions, of one submission, that are known when they come again.
+const SAID_MAX: usize = 16;
+
 impl Op {
     /// The calls that wait for a person, with their places.
     pub fn asked(&self) -> impl Iterator<Item = (usize, &Call, &Asked)> {
         let calls = self.calls.iter().enumerate().filter(|(_, call)| !call.done);
         calls.filter_map(|(i, call)| Some((i, call, call.asked.as_ref()?)))
+    }
+
+    /// Notes a message that has answered a question.
+    pub fn note(&mut self, said: String) {
+        let over = (self.said.len() + 1).saturating_sub(SAID_MAX);
+        self.said.drain(..over);
+        self.said.push(said);
     }
 
     /// `<message>.<index>`: the stable name of a call.

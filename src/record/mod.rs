@@ -390,6 +390,9 @@ pub struct Approval {
     /// Why, if the one who denied it said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The message that brought it, as its client calls it. Not kept with the result: see [`Op::said`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
 }
 
 /// `ses/<A>/in/<k>`: an input from outside.

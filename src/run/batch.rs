@@ -1,6 +1,7 @@
 //! The calls of one answer: checked, opened in the answer's commit, run, and their results recorded as they end.
 
 use super::ask::declarations;
+use super::context::clipped;
 use super::rest::{self, Why, effect_key, result};
 use super::steps::Stepper;
 use super::turn::Turn;
@@ -274,7 +275,7 @@ fn close_if_done(turn: &mut Turn, writes: &mut Vec<Write>) {
     let results = core::mem::take(&mut turn.results);
     let whole = results.len() == expected && !core::mem::take(&mut turn.results_lost);
     match &mut turn.context {
-        Some(context) if whole => context.messages.extend(results),
+        Some(context) if whole => context.messages.extend(results.into_iter().map(|(n, m)| (n, clipped(m)))),
         context => *context = None,
     }
 }

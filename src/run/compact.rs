@@ -39,7 +39,8 @@ pub(crate) fn run(turn: &mut Turn, rendered: &Rendered) -> Result<Flow, Stop> {
         turn.context = Some(Context::load(&turn.s)?);
     }
     let window = describe(turn, rendered)?.unwrap_or(u64::from(u32::MAX));
-    let messages = turn.context.as_ref().map(|c| c.messages.clone()).unwrap_or_default();
+    // Not put back: what comes next reads it anew, or has ended.
+    let mut messages = turn.context.take().map(|context| context.messages).unwrap_or_default();
     // A model may find a context too large that is small by our count: then half of it goes.
     let half = messages.iter().map(|(_, m)| m.tokens()).sum::<u64>() / 2;
     let Some(cut) = cut(&messages, KEEP_TOKENS.min(window / 3).min(half)) else {
@@ -48,11 +49,12 @@ pub(crate) fn run(turn: &mut Turn, rendered: &Rendered) -> Result<Flow, Stop> {
         return Ok(Flow::Ended);
     };
     let kept = messages[cut].0;
-    let source = Context::of(messages[..cut].to_vec());
+    messages.truncate(cut);
+    let source = Context::of(messages);
     let size: usize = source.messages.iter().map(|(_, m)| m.plain_text().len()).sum();
     let mut why = String::new();
     for _ in 0..TRIES {
-        let mut ask = request(turn, rendered, source.project(turn.window), "[]".into(), "summary");
+        let mut ask = request(turn, rendered, source.project_whole(turn.window), "[]".into(), "summary");
         ask.system =
             "Summarise the conversation so that it can go on from the summary alone: goals, decisions, facts, \
                       open ends, names and paths. Answer with the summary only."

@@ -1,15 +1,21 @@
 //! The context of a model call: the transcript from the boundary on, in the form that a model gets.
 
 use crate::error::Error;
-use crate::ports::Ports;
 use crate::prelude::*;
-use crate::session::message::{join, read_messages};
+use crate::session::message::join;
 use crate::session::{Message, Role, Session};
-use crate::store::{READ_MAX, read_many};
+use crate::store::read_many;
+use core::fmt::Write;
 use serde_json::{Value, json};
 
 /// Bytes of a tool result that are sent to a model at most: the rest is clipped in the projection, not in the store (C2).
 const RESULT_BYTES_MAX: u64 = 400_000;
+
+/// Messages of one read. The largest that stand in one value are below 200 KB.
+const STEP: u64 = 64;
+
+/// What each result has at least in a summary's request, in bytes.
+const SHARE_BYTES_MIN: usize = 1_000;
 
 /// What of a tool result is sent to a model with a window of so many tokens: a third of it, at four bytes a token.
 fn result_bytes(window: Option<u64>) -> usize {
@@ -28,24 +34,25 @@ impl Context {
         Self { messages }
     }
 
-    /// Reads it: the last summary, and what it kept, from the session's messages. The first read takes the last 255
-    /// messages along with the summary, which is all there is to read after a compaction as a rule.
+    /// Reads it: the last summary, and what it kept, from the session's messages. The first read takes the last 63
+    /// messages along with the summary, which is all there is to read after a compaction as a rule. Results are clipped to
+    /// what any model gets of them.
     pub fn load(session: &Session) -> Result<Self, Error> {
         let (ports, place, count) = (&session.ports, &session.place, session.head.count);
         let Some(boundary) = session.head.boundary else {
-            return Ok(Self::of((0..).zip(read_messages(ports, place, 0, count)?).collect()));
+            return Ok(Self { messages: read(session, 0, count)? });
         };
-        let tail = count.saturating_sub(READ_MAX as u64 - 1);
+        let tail = count.saturating_sub(STEP - 1);
         let mut keys = vec![place.message(boundary)];
         keys.extend((tail..count).map(|n| place.message(n)));
         let mut values = read_many(ports.store, &keys)?;
         let newest = values.split_off(1);
         let summary = join(ports, place, boundary, values.pop().flatten())?;
         let kept = summary.kept.unwrap_or(boundary);
-        let mut rest = read_before(ports, session, kept, tail)?;
+        let mut rest = read(session, kept, tail)?;
         for (n, value) in (tail..count).zip(newest) {
             if n >= kept {
-                rest.push((n, join(ports, place, n, value)?));
+                rest.push((n, clipped(join(ports, place, n, value)?)));
             }
         }
         // The summary stands first, and only there: it lies behind what it keeps in the transcript.
@@ -82,8 +89,19 @@ impl Context {
     /// The JSON array that a model gets. Answers that broke off stay out with their results (B19), notices too; a
     /// summary speaks as a user.
     pub fn project(&self, window: Option<u64>) -> String {
-        let most = result_bytes(window);
-        let mut out: Vec<Value> = Vec::new();
+        self.projected(result_bytes(window))
+    }
+
+    /// The same for a summary: all of it has to fit the window, so that its results are clipped to share half of it.
+    pub fn project_whole(&self, window: Option<u64>) -> String {
+        let results = self.messages.iter().filter(|(_, m)| m.role == Role::ToolResult).count().max(1);
+        let share = window.map_or(usize::MAX, |tokens| tokens.saturating_mul(2) as usize / results);
+        self.projected(result_bytes(window).min(share.max(SHARE_BYTES_MIN)))
+    }
+
+    fn projected(&self, most: usize) -> String {
+        // Written one by one: all of them as values would be as much again.
+        let mut out = Array::default();
         let mut skip_results = false;
         for (_, message) in &self.messages {
             match message.role {
@@ -113,12 +131,50 @@ impl Context {
                 })),
             }
         }
-        Value::Array(out).to_string()
+        out.end()
     }
 }
 
-fn read_before(ports: &Ports, session: &Session, from: u64, to: u64) -> Result<Vec<(u64, Message)>, Error> {
-    Ok((from..to).zip(read_messages(ports, &session.place, from, to)?).collect())
+/// A JSON array that is being written.
+#[derive(Default)]
+struct Array(String);
+
+impl Array {
+    fn push(&mut self, value: Value) {
+        self.0.push(if self.0.is_empty() { '[' } else { ',' });
+        // A text takes everything.
+        let _ = write!(self.0, "{value}");
+    }
+
+    fn end(mut self) -> String {
+        self.0.push_str(if self.0.is_empty() { "[]" } else { "]" });
+        self.0
+    }
+}
+
+/// Messages `from..to`, in steps: a read has the stored values of its messages in memory all at once.
+fn read(session: &Session, from: u64, to: u64) -> Result<Vec<(u64, Message)>, Error> {
+    let mut messages = Vec::new();
+    for start in (from..to).step_by(STEP as usize) {
+        let end = to.min(start + STEP);
+        let keys: Vec<String> = (start..end).map(|n| session.place.message(n)).collect();
+        for (n, value) in (start..end).zip(read_many(session.ports.store, &keys)?) {
+            messages.push((n, clipped(join(&session.ports, &session.place, n, value)?)));
+        }
+    }
+    Ok(messages)
+}
+
+/// A result without what no model gets of it: a batch may hold 32 MiB.
+pub(crate) fn clipped(mut message: Message) -> Message {
+    if message.role == Role::ToolResult {
+        for block in &mut message.content {
+            if block["text"].as_str().is_some_and(|text| text.len() as u64 > RESULT_BYTES_MAX) {
+                *block = clip(block, RESULT_BYTES_MAX as usize);
+            }
+        }
+    }
+    message
 }
 
 fn clip(block: &Value, most: usize) -> Value {

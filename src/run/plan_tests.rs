@@ -53,6 +53,7 @@ fn op(phase: Phase, strikes: u64) -> Op {
         rounds: 0,
         called: false,
         paused: false,
+        said: Vec::new(),
         ended: Vec::new(),
         spent: Spent::default(),
     }
@@ -192,7 +193,7 @@ fn asking(expires: u64, answered: bool, inputs: &[Entry]) -> Snapshot {
     snapshot.entries.extend((2..).zip(entries));
     snapshot.inbox.next = snapshot.entries.len() as u64;
     if answered {
-        let approval = Approval { verdict: Verdict::Approved, by: None, at: 0, reason: None };
+        let approval = Approval { verdict: Verdict::Approved, by: None, at: 0, reason: None, said: None };
         snapshot.answers.insert("1.0".into(), approval);
     }
     snapshot

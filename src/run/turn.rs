@@ -153,9 +153,13 @@ impl<'r, 'a> Turn<'r, 'a> {
     /// Takes the answer to the question of a call: it may run, or has its result (P7a).
     fn answer(&mut self, name: &str, answer: &Approval, writes: &mut Vec<Write>) {
         let Some(i) = self.op.asked().map(|(i, ..)| i).find(|i| self.op.call_name(*i) == name) else { return };
+        let mut approval = answer.clone();
+        if let Some(said) = approval.said.take() {
+            self.op.note(said);
+        }
         let call = &mut self.op.calls[i];
         call.asked = None;
-        call.approval = Some(answer.clone());
+        call.approval = Some(approval);
         let open = self.op.asked().count();
         let event = json!({
             "type": "answered",
@@ -389,6 +393,7 @@ fn fresh_op(id: &str) -> Op {
         rounds: 0,
         called: false,
         paused: false,
+        said: Vec::new(),
         ended: Vec::new(),
         spent: Spent::default(),
     }

@@ -227,6 +227,32 @@ pub fn read_messages(ports: &Ports, place: &Place, from: u64, to: u64) -> Result
     Ok(messages)
 }
 
+/// Messages that are read at a time where each is looked at by itself: as large as they may be, so many fit in memory.
+const LOOK_MESSAGES: u64 = 16;
+
+/// Shows messages `from..to` one after the other, parts and all, until `look` wants no more (false). For pages with a
+/// limit in bytes: no more is read than what it may be.
+pub fn each_message(
+    ports: &Ports,
+    place: &Place,
+    from: u64,
+    to: u64,
+    mut look: impl FnMut(u64, Message) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    let mut next = from;
+    while next < to {
+        let end = to.min(next + LOOK_MESSAGES);
+        let keys: Vec<String> = (next..end).map(|n| place.message(n)).collect();
+        for (n, value) in (next..end).zip(read_many(ports.store, &keys)?) {
+            if !look(n, join(ports, place, n, value)?)? {
+                return Ok(());
+            }
+        }
+        next = end;
+    }
+    Ok(())
+}
+
 /// A message from the value of its key, with its parts read if it has any.
 pub fn join(ports: &Ports, place: &Place, n: u64, value: Option<Bytes>) -> Result<Message, Error> {
     let key = place.message(n);

@@ -175,7 +175,7 @@ impl Shared {
                 Response::new(Body::from(bytes))
             }
             data::Body::Stream(tail) => {
-                let busy = |_| Problem::busy("streams", self.options.streams);
+                let busy = |_| Problem::no_stream(self.options.streams);
                 let permit = self.streams.clone().try_acquire_owned().map_err(busy)?;
                 let mut response = Response::new(Body::new(stream::start(self, tail, permit, left)));
                 // For proxies that would hold it back.

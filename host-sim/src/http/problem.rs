@@ -61,6 +61,15 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).with("limit", limit).retry_after(1)
     }
 
+    /// No more streams are told now. What the request asked for has been done by then.
+    pub(super) fn no_stream(limit: usize) -> Self {
+        let detail = format!(
+            "{limit} streams are being served, and no more are. What this request asked for may have been accepted: repeat \
+             it with the same idempotency key, and it is not done twice."
+        );
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).with("limit", limit).retry_after(1)
+    }
+
     /// The server is about to stop.
     pub(super) fn draining() -> Self {
         let detail = "This server is stopping and takes nothing new. What was accepted is safe and goes on after the \

@@ -21,9 +21,13 @@ pub(super) fn event(frame: &Frame) -> Bytes {
     }
 }
 
-/// The last word of a stream that its feed did not end. It has no id: a reader goes on from the last one that it saw.
-pub(super) fn end(reason: &str) -> Bytes {
-    written(None, "end", &format!(r#"{{"type":"end","reason":"{reason}"}}"#))
+/// The last word of a stream that its feed did not end. It has no id: a reader goes on from the last one that it saw. Among
+/// bare frames it would be taken for a message of their protocol, so there it is a comment.
+pub(super) fn end(reason: &str, is_bare: bool) -> Bytes {
+    match is_bare {
+        true => format!(": end, {reason}\n\n").into(),
+        false => written(None, "end", &format!(r#"{{"type":"end","reason":"{reason}"}}"#)),
+    }
 }
 
 fn written(id: Option<u64>, kind: &str, data: &str) -> Bytes {
@@ -71,7 +75,8 @@ mod tests {
         let event = r#"{"type":"text","text":"x\ny"}"#;
         assert_eq!(text(Some("text"), event), format!("id: 7\nevent: text\ndata: {event}\n\n"));
         assert_eq!(text(None, event), format!("data: {event}\n\n"));
-        assert_eq!(end("gone"), "event: end\ndata: {\"type\":\"end\",\"reason\":\"gone\"}\n\n");
+        assert_eq!(end("gone", false), "event: end\ndata: {\"type\":\"end\",\"reason\":\"gone\"}\n\n");
+        assert_eq!(end("gone", true), ": end, gone\n\n");
     }
 
     #[test]

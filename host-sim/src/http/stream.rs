@@ -46,7 +46,7 @@ async fn tell(shared: &Shared, tail: Tail, pieces: mpsc::Sender<Bytes>) -> Resul
     let send = async |piece: Bytes| pieces.send(piece).await.map_err(|_| Left);
     let mut news = shared.hub.watch(&tail.thread).await;
     let mut phase = shared.phase.subscribe();
-    let (mut after, mut failures) = (tail.after, 0);
+    let (mut after, mut failures, mut is_bare) = (tail.after, 0, false);
     let mut heartbeat = Instant::now() + shared.options.heartbeat;
     loop {
         news.look();
@@ -58,6 +58,7 @@ async fn tell(shared: &Shared, tail: Tail, pieces: mpsc::Sender<Bytes>) -> Resul
                 let more = page.next > after;
                 after = after.max(page.next);
                 for frame in page.frames {
+                    is_bare = frame.name.is_none();
                     send(sse::event(&frame)).await?;
                     heartbeat = Instant::now() + shared.options.heartbeat;
                 }
@@ -69,19 +70,19 @@ async fn tell(shared: &Shared, tail: Tail, pieces: mpsc::Sender<Bytes>) -> Resul
                 }
                 heartbeat
             }
-            Err(HostError::Runtime(RuntimeError::NotFound)) => return send(sse::end("gone")).await,
-            Err(HostError::Closed) => return send(sse::end("drain")).await,
+            Err(HostError::Runtime(RuntimeError::NotFound)) => return send(sse::end("gone", is_bare)).await,
+            Err(HostError::Closed) => return send(sse::end("drain", is_bare)).await,
             Err(error) => {
                 failures += 1;
                 shared.host.warn(format!("a stream of {} could not be read: {error}", tail.thread));
                 if failures == FAILURES_MAX {
-                    return send(sse::end("error")).await;
+                    return send(sse::end("error", is_bare)).await;
                 }
                 heartbeat.min(Instant::now() + FAILURE_WAIT)
             }
         };
         if ending {
-            return send(sse::end("drain")).await;
+            return send(sse::end("drain", is_bare)).await;
         }
         tokio::select! {
             () = news.changed(), if failures == 0 => {}

@@ -1,9 +1,10 @@
 //! Lines: read one at a time within a bound, written one at a time and whole.
 
 use std::io;
+use std::sync::Arc;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// So much of a line is kept in any case: its answer has to name its id. In bytes.
 const KEPT_BYTES_MAX: usize = 8 << 20;
@@ -55,6 +56,58 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     fn take(&mut self) -> Line {
         let line = std::mem::take(&mut self.line);
         if std::mem::take(&mut self.too_long) { Line::TooLong } else { Line::Whole(line) }
+    }
+}
+
+/// Lines that were read and wait to be looked at: so many bytes of them, about.
+const AHEAD_BYTES_MAX: usize = KEPT_BYTES_MAX;
+
+/// Reads lines ahead of who looks at them, so that the end of the input is seen while one of them is stuck.
+pub(super) fn ahead<R: AsyncRead + Unpin>(input: R) -> (Reader<R>, Read) {
+    let (send, receive) = mpsc::unbounded_channel();
+    let room = Arc::new(Semaphore::new(AHEAD_BYTES_MAX));
+    (Reader { lines: Lines::new(input), room, send }, Read(receive))
+}
+
+type Kept = (io::Result<Line>, OwnedSemaphorePermit);
+
+/// The reading end.
+pub(super) struct Reader<R> {
+    lines: Lines<R>,
+    room: Arc<Semaphore>,
+    send: mpsc::UnboundedSender<Kept>,
+}
+
+impl<R: AsyncRead + Unpin> Reader<R> {
+    /// Reads to the end of the input.
+    pub(super) async fn read(mut self) {
+        loop {
+            let line = match self.lines.next().await {
+                Ok(None) => return,
+                Ok(Some(line)) => Ok(line),
+                Err(error) => Err(error),
+            };
+            let size = match &line {
+                Ok(Line::Whole(line)) => line.len().clamp(1, AHEAD_BYTES_MAX),
+                _ => 1,
+            };
+            let is_last = line.is_err();
+            // Nobody closes it; no line is larger than what fits a `u32`.
+            let Ok(room) = self.room.clone().acquire_many_owned(size as u32).await else { return };
+            if self.send.send((line, room)).is_err() || is_last {
+                return;
+            }
+        }
+    }
+}
+
+/// What was read.
+pub(super) struct Read(mpsc::UnboundedReceiver<Kept>);
+
+impl Read {
+    /// The next line, `None` at the end. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<io::Result<Line>> {
+        self.0.recv().await.map(|(line, _room)| line)
     }
 }
 

@@ -14,6 +14,10 @@ const INVALID_REQUEST: i64 = -32600;
 const REPLACED: i64 = -32800;
 /// A fault of the machine.
 const INTERNAL: i64 = -32603;
+/// Longest id that a refused line is answered under, in bytes of JSON.
+const ID_BYTES_MAX: usize = 512;
+/// Up to here whole numbers are exact in JSON.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// What the transport reads of a line.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -22,8 +26,6 @@ pub(super) struct Envelope {
     id: Option<Value>,
     #[serde(default)]
     method: Option<Value>,
-    #[serde(default)]
-    params: Option<Value>,
     #[serde(skip)]
     unread: bool,
 }
@@ -41,13 +43,7 @@ impl Envelope {
 
     /// The name of its id: 1 and "1" are two.
     pub(super) fn id(&self) -> Option<String> {
-        self.id.as_ref().map(Value::to_string)
-    }
-
-    /// The id whose answer this line does not want any more.
-    pub(super) fn cancels(&self) -> Option<String> {
-        let cancels = self.method.as_ref().is_some_and(|method| method == "notifications/cancelled");
-        self.params.as_ref().filter(|_| cancels)?.get("requestId").map(Value::to_string)
+        self.id.as_ref().map(name)
     }
 
     /// Whether somebody waits for an answer to it.
@@ -82,11 +78,17 @@ impl Envelope {
 
     pub(super) fn too_long(&self) -> String {
         let text = format!("A line has at most {LINE_BYTES_MAX} bytes. Send less, or in pieces.");
-        self.fault(INVALID_REQUEST, &text, Some(json!({"limit": LINE_BYTES_MAX})))
+        // The id may be what is long.
+        let fits = self.id().is_some_and(|id| id.len() <= ID_BYTES_MAX);
+        let named = Self { id: self.id.clone().filter(|_| fits), ..Self::default() };
+        named.fault(INVALID_REQUEST, &text, Some(json!({"limit": LINE_BYTES_MAX})))
     }
 
     pub(super) fn busy(&self, limit: usize) -> String {
-        let text = format!("{limit} requests are being answered, and no more are. Try again when one has its answer.");
+        let text = format!(
+            "{limit} requests are being answered, and no more are. What this one asked for may have been accepted: try again \
+             when one has its answer, with the same key if it had one."
+        );
         self.fault(INTERNAL, &text, Some(json!({"limit": limit})))
     }
 
@@ -123,6 +125,14 @@ impl Envelope {
     }
 }
 
+/// An id as text. 1.0 is 1: the component writes it so.
+pub(super) fn name(id: &Value) -> String {
+    match id.as_f64().filter(|number| number.fract() == 0.0 && number.abs() <= WHOLE_MAX) {
+        Some(number) => (number as i64).to_string(),
+        None => id.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_told_apart_and_only_a_cancellation_cancels() {
+    fn ids_are_told_apart() {
         let read = |line: &str| Envelope::read(line.as_bytes());
         assert_eq!(read(r#"{"id":1,"method":"m"}"#).id().as_deref(), Some("1"));
         assert_eq!(read(r#"{"id":"1","method":"m"}"#).id().as_deref(), Some("\"1\""));
-        let line = |method: &str| json!({"method": method, "params": {"requestId": 7}}).to_string();
-        assert_eq!(read(&line("notifications/cancelled")).cancels().as_deref(), Some("7"));
-        assert_eq!(read(&line("session/cancel")).cancels(), None);
-        assert_eq!(read(r#"{"method":"notifications/cancelled"}"#).cancels(), None);
+        assert_eq!(read(r#"{"id":1.0,"method":"m"}"#).id().as_deref(), Some("1"));
+        assert_eq!(read(r#"{"id":1.5,"method":"m"}"#).id().as_deref(), Some("1.5"));
+        let long = json!({"id": "x".repeat(600), "method": "m"}).to_string();
+        assert!(read(&long).too_long().contains("\"id\":null"));
         assert!(read("{").wants_answer() && !read(r#"{"method":"m"}"#).wants_answer());
         assert!(!read(r#"{"id":1,"result":{}}"#).wants_answer());
         let asked = read(r#"{"id":1,"method":"m"}"#);

@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use self::answer::Answers;
-use self::lines::{Line, Lines};
+use self::lines::Line;
 use self::message::Envelope;
 use crate::data::{Body, Request, Response};
 use crate::error::HostError;
@@ -38,6 +38,9 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 const CONNECTION: &str = "writ-connection";
 /// In an answer: the id, as JSON, of a request whose answer this one takes the place of.
 const DROP: &str = "writ-drop";
+
+/// In an answer: the id, as JSON, of a request whose answer its caller does not want any more.
+const LEFT: &str = "writ-left";
 
 /// What a server on the standard streams is given.
 #[derive(Clone, Debug)]
@@ -81,22 +84,32 @@ where
     let writer = tokio::spawn(lines::write(output, written));
     let answers = Arc::new(Answers::new(host.clone(), out.clone(), &options));
     let mut connection = Connection { answers: answers.clone(), options, state: None };
-    let mut lines = Lines::new(input);
-    let ended = loop {
-        let line = tokio::select! {
-            line = lines.next() => line,
-            () = out.closed() => break Ok(()),
-        };
-        match line {
-            Ok(None) => break Ok(()),
-            Ok(Some(line)) => match connection.take(line).await {
-                Ok(()) => {}
-                Err(Ended) => break Ok(()),
-            },
-            Err(error) => break Err(error),
+    let drain = connection.options.drain;
+    let (reader, mut lines) = lines::ahead(input);
+    let serving = async {
+        loop {
+            let line = tokio::select! {
+                line = lines.next() => line,
+                () = out.closed() => break Ok(()),
+            };
+            match line {
+                None => break Ok(()),
+                Some(Ok(line)) => match connection.take(line).await {
+                    Ok(()) => {}
+                    Err(Ended) => break Ok(()),
+                },
+                Some(Err(error)) => break Err(error),
+            }
         }
     };
-    let drain = connection.options.drain;
+    let reading = async {
+        reader.read().await;
+        unread(&out).await;
+    };
+    let ended = tokio::select! {
+        ended = serving => ended,
+        () = reading => Ok(()),
+    };
     if !drain.is_zero() && ended.is_ok() {
         let quiet = async {
             answers.done().await;
@@ -108,6 +121,17 @@ where
     drop((out, connection, answers));
     let _ = tokio::time::timeout(LAST_LINES, writer).await;
     ended
+}
+
+/// Waits until nobody has read the output for a while: once the input has ended, there is nobody any more.
+async fn unread(out: &mpsc::Sender<String>) {
+    let mut since = tokio::time::Instant::now();
+    while since.elapsed() < LAST_LINES {
+        tokio::time::sleep(LAST_LINES / 20).await;
+        if out.capacity() > 0 {
+            since = tokio::time::Instant::now();
+        }
+    }
 }
 
 /// The client has gone, or the host has stopped.
@@ -131,9 +155,6 @@ impl Connection {
         if line.len() > LINE_BYTES_MAX {
             return self.say(&envelope.too_long()).await;
         }
-        if let Some(id) = envelope.cancels() {
-            self.left(&id).await?;
-        }
         let request = self.request("POST", self.options.path.clone(), line);
         let headers = request.headers.clone();
         let response = match self.answers.host().respond(request).await {
@@ -149,6 +170,9 @@ impl Connection {
         };
         if let Some(state) = response.header(CONNECTION) {
             self.keep(state.to_owned());
+        }
+        if let Some(id) = response.header(LEFT) {
+            self.left(id).await?;
         }
         if let Some(id) = response.header(DROP) {
             self.replaced(id).await?;
@@ -170,18 +194,34 @@ impl Connection {
             return Ok(());
         }
         let asker = Request { headers, principal: Some(self.options.principal.clone()), ..Request::default() };
-        match self.answers.start(envelope.clone(), asker, response) {
-            true => Ok(()),
-            false => self.say(&envelope.busy(self.options.answers)).await,
+        let left = response.left.clone();
+        if self.answers.start(envelope.clone(), asker, response) {
+            return Ok(());
         }
+        // Nobody will see its answer.
+        if let Some(path) = left {
+            self.give_up(path).await?;
+        }
+        self.say(&envelope.busy(self.options.answers)).await
     }
 
     /// The caller does not want the answer of an id any more.
     async fn left(&self, id: &str) -> Result<(), Ended> {
-        let Some(path) = self.answers.drop_answer(id).and_then(|dropped| dropped.left) else { return Ok(()) };
-        match self.answers.host().respond(self.request("POST", path, Vec::new())).await {
+        match self.answers.drop_answer(id).and_then(|dropped| dropped.left) {
+            Some(path) => self.give_up(path).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Tells the component what it wanted to be told when the caller leaves.
+    async fn give_up(&self, path: String) -> Result<(), Ended> {
+        let host = self.answers.host();
+        match host.respond(self.request("POST", path, Vec::new())).await {
             Err(HostError::Closed) => return Err(Ended),
-            Err(error) => self.answers.host().warn(format!("a cancelled request could not be told so: {error}")),
+            Err(error) => host.warn(format!("a cancelled request could not be told so: {error}")),
+            Ok(told) if told.status >= 500 => {
+                host.warn(format!("a cancelled request could not be told so: it answered {}", told.status));
+            }
             Ok(_) => {}
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! What an operation comes to, and how each binding writes it.
 
 use super::errors::Fault;
+use super::operations;
 use super::stream::{Telling, Until};
 use super::task::{self, Shown};
 use crate::error::Refusal;
@@ -10,7 +11,6 @@ use crate::faces::rpc;
 use crate::follow::{Face, Feed, What};
 use crate::id::Place;
 use crate::prelude::*;
-use crate::view;
 use serde_json::{Value, json};
 
 /// How a request came in, and how it is answered.
@@ -121,7 +121,7 @@ pub(super) fn later(call: &Call) -> Result<Response, Refusal> {
     let binding = rpc.map_or(Binding::Rest, Binding::Rpc);
     let task = || -> Result<Value, Fault> {
         let id = call.param(0);
-        let sub = view::find(&call.ports, &call.owner, id)?;
+        let sub = operations::find(call, None, id)?;
         let history = call.number("historyLength")?;
         let (task, _) = task::task(&call.ports, id, &sub, Shown { history, artifacts: true })?;
         Ok(if call.path.query("wrapped") == Some("true") { json!({"task": task}) } else { task })

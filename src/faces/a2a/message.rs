@@ -6,6 +6,7 @@ use super::params::{Fields, Params};
 use crate::canon;
 use crate::delivery::Delivery;
 use crate::error::Problem;
+use crate::faces::call::checked_key;
 use crate::id::KEY_BYTES_MAX;
 use crate::prelude::*;
 use crate::session::message::text_block;
@@ -84,7 +85,17 @@ impl Asked {
         let metadata = fields.object("metadata").unwrap_or(&none);
         let extension = Fields::of(metadata, "metadata").object(EXTENSION).unwrap_or(&none);
         let mut of_extension = Fields::of(extension, "metadata.urn");
-        let key = of_extension.text("idempotencyKey", KEY_BYTES_MAX).map(str::to_owned);
+        let key = match of_extension.any("idempotencyKey") {
+            None => None,
+            Some(key) => {
+                let key = key.as_str().and_then(|key| checked_key(key).ok());
+                if key.is_none() {
+                    of_extension
+                        .wrong("idempotencyKey", &format!("is not 1 to {KEY_BYTES_MAX} visible ASCII characters"));
+                }
+                key
+            }
+        };
         let result_schema = of_extension.any("resultSchema").cloned();
         let deadline_ms = of_extension.number("deadlineMs", 1, u64::MAX >> 11);
         for other in [of_message, of_configuration, of_extension] {
@@ -162,8 +173,8 @@ fn read_part(part: &Value, i: usize) -> Result<Part, Fault> {
         (Some(text), _, Some(media)) if MEDIA_TYPES.iter().any(|of| takes(&media, of)) => Ok(Part::Text(text)),
         (None, Some(data), None) => Ok(Part::Data(data)),
         (None, Some(data), Some(media)) if takes(&media, "application/json") => Ok(Part::Data(data)),
+        (None, None, _) if files > 0 => refused("a file"),
+        (None, None, _) => Err(Fault::field(&at, format!("`{at}` has no content: text or data is due."))),
         (_, _, Some(media)) => refused(&format!("of the media type {:?}", media.chars().take(64).collect::<String>())),
-        (None, None, None) if files > 0 => refused("a file"),
-        (None, None, None) => Err(Fault::field(&at, format!("`{at}` has no content: text or data is due."))),
     }
 }

@@ -5,12 +5,12 @@ use super::errors::Fault;
 use super::list;
 use super::message::Asked;
 use super::params::{Fields, Params};
-use super::question;
+use super::question::{self, Verdict};
 use super::settings::{Settings, agents};
 use super::stream::{Telling, Until};
 use super::task::{self, Shown, Stand};
-use crate::admission::{self, Cancelled};
-use crate::approval;
+use crate::admission::{self, Accepted, Cancelled};
+use crate::approval::{self, Reply};
 use crate::faces::answer::Work;
 use crate::faces::call::Call;
 use crate::faces::session;
@@ -114,7 +114,7 @@ fn tenant(params: &Params) -> Result<Option<&str>, Fault> {
 
 /// A task of the caller's, and of the tenant if there is one. What is no task (a copy, a steering message) and what is
 /// foreign is missing (I13).
-fn find(call: &Call, tenant: Option<&str>, id: &str) -> Result<Submission, Fault> {
+pub(super) fn find(call: &Call, tenant: Option<&str>, id: &str) -> Result<Submission, Fault> {
     let sub = view::find(&call.ports, &call.owner, id)?;
     let fits = sub.kind == Kind::Run && !sub.steer && tenant.is_none_or(|tenant| tenant == sub.address.agent);
     if fits { Ok(sub) } else { Err(Fault::task_not_found()) }
@@ -209,7 +209,8 @@ fn place_of(call: &Call, tenant: Option<&str>, asked: &Asked, key: Option<&str>)
         let shown: String = name.chars().take(64).collect();
         Fault::field(field, format!("There is no agent {shown:?}; known are {}.", known.join(", ")))
     };
-    if let Some(tenant) = tenant.filter(|tenant| !known.contains(tenant)) {
+    // One that was accepted with this key before its agent went is found by it; admission refuses the others.
+    if let Some(tenant) = tenant.filter(|tenant| !known.contains(tenant) && key.is_none()) {
         return Err(unknown("tenant", tenant));
     }
     if let Some(context) = &asked.context {
@@ -250,29 +251,53 @@ fn go_on(call: &Call, tenant: Option<&str>, asked: &Asked, id: &str, streamed: b
             format!("The task has its outcome. For more, send a message without `taskId` to context {context:?}.");
         return Err(Fault::unsupported(text));
     }
-    let questions = approval::questions(&call.ports, id, &sub)?;
-    if questions.is_empty() {
-        let text = format!(
-            "The task asks for nothing now. For more, send a message without `taskId` to context {context:?}: it queues."
-        );
-        return Err(Fault::unsupported(text));
+    // One that comes again, because its answer got lost, is not an answer to the next question.
+    if approval::has_said(&call.ports, id, &sub, &asked.message_id)? {
+        let done = answer(call, asked, id, &sub, streamed)?;
+        let accepted = Accepted { id: id.to_owned(), place: sub.place(id), sub };
+        return Ok(Answered { done, work: vec![Work::run(&accepted)] });
     }
-    let Some(answer) = question::answer(&asked.parts, &questions)? else {
-        let done = match answer(call, asked, id, &sub, streamed)? {
-            Done::Result(mut value) | Done::Wait(mut value, _) => {
-                let text = format!("That says neither yes nor no. {}", question::HOW);
-                value["task"]["status"]["message"]["parts"][0] = json!({"text": text});
-                Done::Result(value)
-            }
-            stream => stream,
-        };
-        return Ok(Answered { done, work: Vec::new() });
+    let questions = approval::questions(&call.ports, id, &sub)?;
+    let (named, hash, decision) = match (question::verdict(&asked.parts), questions.as_slice()) {
+        (Some(Verdict { call: Some(named), hash, decision }), _) => (named, hash, decision),
+        (_, []) => {
+            let text = format!(
+                "The task asks for nothing now. For more, send a message without `taskId` to context {context:?}: it \
+                 queues."
+            );
+            return Err(Fault::unsupported(text));
+        }
+        (None, _) => return still_asks(call, asked, id, &sub, streamed, "That says neither yes nor no."),
+        // The one that was open just now, and no other.
+        (Some(Verdict { hash, decision, .. }), [only]) => {
+            (only.call.clone(), hash.or_else(|| Some(only.hash.clone())), decision)
+        }
+        (Some(_), _) => return still_asks(call, asked, id, &sub, streamed, "Several calls wait."),
     };
-    let question::Answer { call: which, hash, decision } = answer;
-    let accepted = approval::answer(call.ports, &call.owner, id, &which, hash.as_deref(), decision)?;
+    let reply = Reply { call: &named, hash: hash.as_deref(), decision, message: Some(&asked.message_id) };
+    let accepted = approval::answer(call.ports, &call.owner, id, reply)?;
     let work = Work::run(&accepted);
-    let done = self::answer(call, asked, id, &accepted.sub, streamed)?;
+    let done = answer(call, asked, id, &accepted.sub, streamed)?;
     Ok(Answered { done, work: vec![work] })
+}
+
+/// The task as it is, with a word about why the message has not answered it.
+fn still_asks(
+    call: &Call,
+    asked: &Asked,
+    id: &str,
+    sub: &Submission,
+    streamed: bool,
+    why: &str,
+) -> Result<Answered, Fault> {
+    let mut done = answer(call, asked, id, sub, streamed)?;
+    if let Done::Result(value) | Done::Wait(value, _) = &mut done
+        // There is no such part when somebody else has answered meanwhile.
+        && let Some(part) = value.pointer_mut("/task/status/message/parts/0")
+    {
+        *part = json!({"text": format!("{why} {}", question::HOW)});
+    }
+    Ok(Answered { done, work: Vec::new() })
 }
 
 /// The answer to a message: the task's stream, the task once it is terminal or interrupted, or the task at once.

@@ -1,6 +1,5 @@
 //! A question of a task that waits: how it is asked, and how it is answered.
 
-use super::errors::Fault;
 use super::message::Part;
 use crate::approval::{Decision, Question};
 use crate::prelude::*;
@@ -13,7 +12,8 @@ const NO: [&str; 6] = ["deny", "denied", "no", "n", "reject", "refuse"];
 
 /// How to answer.
 pub(super) const HOW: &str = "Send a message with this taskId: the text \"approve\" or \"deny\", or a data part \
-                              {\"approve\": true or false, \"reason\": …, \"call\": …, \"hash\": …}.";
+                              {\"approve\": true or false, \"reason\": …, \"call\": …, \"hash\": …}. With several \
+                              questions, name the call.";
 
 /// The message that asks.
 pub(super) fn message(id: &str, context: &str, questions: &[Question]) -> Value {
@@ -38,31 +38,26 @@ pub(super) fn asked(id: &str, context: &str, questions: &[Value]) -> Value {
     })
 }
 
-/// An answer.
-pub(super) struct Answer {
-    /// The call; the first that is open if none is named.
-    pub call: String,
-    /// The hash that was named.
+/// What a message says to a question.
+#[derive(Debug, PartialEq)]
+pub(super) struct Verdict {
+    /// The call that it names.
+    pub call: Option<String>,
+    /// The hash that it names.
     pub hash: Option<String>,
     /// Yes or no.
     pub decision: Decision,
 }
 
-/// The answer that a message's parts give to open questions; `None`: they say neither yes nor no.
-pub(super) fn answer(parts: &[Part], questions: &[Question]) -> Result<Option<Answer>, Fault> {
-    let Some(first) = questions.first() else { return Ok(None) };
+/// The verdict in a message's parts; `None`: they say neither yes nor no.
+pub(super) fn verdict(parts: &[Part]) -> Option<Verdict> {
     for part in parts {
         match part {
             Part::Data(data) if data.get("approve").is_some() => {
-                let Some(approve) = data["approve"].as_bool() else { return Ok(None) };
                 let text = |name: &str| data[name].as_str().map(str::to_owned);
-                let call = text("call").unwrap_or_else(|| first.call.clone());
-                if !questions.iter().any(|q| q.call == call) {
-                    let why = "`call` is none of the calls that wait for an answer.";
-                    return Err(Fault::field("message.parts", why));
-                }
-                let decision = if approve { Decision::Approve } else { Decision::Deny(text("reason")) };
-                return Ok(Some(Answer { call, hash: text("hash"), decision }));
+                let decision =
+                    if data["approve"].as_bool()? { Decision::Approve } else { Decision::Deny(text("reason")) };
+                return Some(Verdict { call: text("call"), hash: text("hash"), decision });
             }
             Part::Text(text) => {
                 let word = text.trim().trim_end_matches(['.', '!']).to_ascii_lowercase();
@@ -71,36 +66,29 @@ pub(super) fn answer(parts: &[Part], questions: &[Question]) -> Result<Option<An
                     word if NO.contains(&word) => Decision::Deny(None),
                     _ => continue,
                 };
-                return Ok(Some(Answer { call: first.call.clone(), hash: None, decision }));
+                return Some(Verdict { call: None, hash: None, decision });
             }
             Part::Data(_) => {}
         }
     }
-    Ok(None)
+    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn question(call: &str) -> Question {
-        Question { call: call.into(), tool: "t".into(), arguments: json!({}), hash: "h".into(), asked: 0, expires: 1 }
-    }
-
     #[test]
     fn words_and_values_answer() {
-        let two = [question("1.0"), question("1.1")];
-        let said = |part: Part| answer(&[part], &two).map(|a| a.map(|a| (a.call, a.decision)));
-        let text = |text: &str| said(Part::Text(text.into()));
-        assert_eq!(text(" Yes. "), Ok(Some(("1.0".into(), Decision::Approve))));
-        assert_eq!(text("deny"), Ok(Some(("1.0".into(), Decision::Deny(None)))));
-        assert_eq!(text("yes, but later"), Ok(None));
-        let data = |data: Value| said(Part::Data(data));
-        assert_eq!(data(json!({"approve": true, "call": "1.1"})), Ok(Some(("1.1".into(), Decision::Approve))));
+        let said = |call: Option<&str>, decision| Some(Verdict { call: call.map(str::to_owned), hash: None, decision });
+        let text = |text: &str| verdict(&[Part::Text(text.into())]);
+        assert_eq!(text(" Yes. "), said(None, Decision::Approve));
+        assert_eq!(text("deny"), said(None, Decision::Deny(None)));
+        assert_eq!(text("yes, but later"), None);
+        let data = |data: Value| verdict(&[Part::Data(data)]);
+        assert_eq!(data(json!({"approve": true, "call": "1.1"})), said(Some("1.1"), Decision::Approve));
         let no = Decision::Deny(Some("not now".into()));
-        assert_eq!(data(json!({"approve": false, "reason": "not now"})), Ok(Some(("1.0".into(), no))));
-        assert_eq!(data(json!({"approve": "true"})), Ok(None));
-        assert!(data(json!({"approve": true, "call": "9.9"})).is_err());
-        assert!(answer(&[Part::Text("yes".into())], &[]).is_ok_and(|a| a.is_none()));
+        assert_eq!(data(json!({"approve": false, "reason": "not now"})), said(None, no));
+        assert_eq!(data(json!({"approve": "true"})), None);
     }
 }

@@ -7,7 +7,7 @@ use crate::keys;
 use crate::ports::Ports;
 use crate::prelude::*;
 use crate::record::{CancelMark, Head, Outcome, Start, State, Submission, decode_opt};
-use crate::session::message::read_messages;
+use crate::session::message::{each_message, read_messages};
 use crate::session::{Message, Role};
 use crate::store::read;
 use crate::view::{self, Standing};
@@ -174,20 +174,19 @@ fn history(ports: &Ports, id: &str, sub: &Submission, most: u64) -> Result<Vec<V
     let from = if known { first.max(current.saturating_sub(HISTORY_LOOK)) } else { first };
     let (mut found, mut size) = (Vec::new(), 0);
     let end = current.min(from + HISTORY_LOOK);
-    for n in (from..end).step_by(64) {
-        for (i, message) in (n..).zip(read_messages(ports, &place, n, end.min(n + 64))?) {
-            if i > first && message.role == Role::User && message.kind.is_none() {
-                return Ok(latest(found, most));
-            }
-            if let Some(value) = told(id, &context, i, &message) {
-                size += value.to_string().len();
-                found.push(value);
-            }
-            while (size > HISTORY_BYTES || found.len() as u64 > most) && found.len() > 1 {
-                size -= found.remove(0).to_string().len();
-            }
+    each_message(ports, &place, from, end, |n, message| {
+        if n > first && message.role == Role::User && message.kind.is_none() {
+            return Ok(false);
         }
-    }
+        if let Some(value) = told(id, &context, n, &message) {
+            size += value.to_string().len();
+            found.push(value);
+        }
+        while (size > HISTORY_BYTES || found.len() as u64 > most) && found.len() > 1 {
+            size -= found.remove(0).to_string().len();
+        }
+        Ok(true)
+    })?;
     Ok(latest(found, most))
 }
 

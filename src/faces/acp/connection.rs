@@ -89,6 +89,13 @@ impl Connection {
         Err(Fault::new(INVALID_REQUEST, text))
     }
 
+    /// Whether a prompt of a session has no outcome yet.
+    pub(super) fn is_busy(&self, ports: &Ports, session: &str) -> Result<bool, Fault> {
+        let ids: Vec<String> = self.of_session(session).map(|prompt| prompt.submission.clone()).collect();
+        let records = crate::run::records(ports, ids).map_err(super::fault)?;
+        Ok(records.values().any(|record| !record.is_settled()))
+    }
+
     /// Notes who tells of a session from now on, if anybody does, and gives who did.
     pub(super) fn tells(&mut self, session: &str, request: Option<&Value>) -> Option<Value> {
         let before = self.loads.iter().position(|(name, _)| name == session).map(|at| self.loads.remove(at).1);

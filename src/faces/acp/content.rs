@@ -1,6 +1,7 @@
 //! Content: a prompt's blocks as a delivery's, a message's blocks as the protocol's.
 
 use super::{Fault, INVALID_PARAMS};
+use crate::delivery::BLOCKS_MAX;
 use crate::prelude::*;
 use crate::session::message::text_block;
 use serde_json::{Value, json};
@@ -11,8 +12,8 @@ pub(super) fn delivered(prompt: Option<&Value>) -> Result<Vec<Value>, Fault> {
     let Some(Value::Array(blocks)) = prompt else {
         return Err(invalid("`prompt` is missing, or no array of content blocks.".into()));
     };
-    if blocks.is_empty() {
-        return Err(invalid("`prompt` is empty.".into()));
+    if blocks.is_empty() || blocks.len() > BLOCKS_MAX {
+        return Err(invalid(format!("`prompt` has {} blocks; 1 to {BLOCKS_MAX} are taken.", blocks.len())));
     }
     let block = |(i, block): (usize, &Value)| {
         text_of(block).map(|text| text_block(&text)).map_err(|why| invalid(format!("`prompt[{i}]` {why}")))

@@ -13,7 +13,7 @@ use crate::follow::{Feed, What, follow};
 use crate::ports::Ports;
 use crate::prelude::*;
 use crate::record::Head;
-use crate::session::message::read_messages;
+use crate::session::message::{each_message, read_messages};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -21,8 +21,6 @@ use serde_json::{Value, json};
 const FRAMES_MAX: usize = 256;
 /// Bytes of one page, about.
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
-/// Messages that are read at a time.
-const READ_MESSAGES: u64 = 16;
 /// Submissions that are followed after a load.
 pub(super) const FOLLOWED_MAX: usize = 16;
 
@@ -162,7 +160,7 @@ fn prompt(teller: &Teller, feed: &Feed, request: &Value, after: u64) -> Result<F
     for (n, event) in &events.frames {
         if event["type"] == "settled" || event["type"] == "gone" {
             let number = Cursor::at(*n).number().max(at.number());
-            page.put(number, live::outcome(teller, feed, request, *n, event)?);
+            page.put(number, live::outcome(request, event));
             return Ok(page.end(number, true));
         }
         for update in live::updates(teller, event, &events.frames, &[], &mut at.grown, true)? {
@@ -181,37 +179,33 @@ fn prompt(teller: &Teller, feed: &Feed, request: &Value, after: u64) -> Result<F
 fn replay(teller: &Teller, load: &Load, request: &Value, after: u64) -> Result<Frames, Refusal> {
     let mut page = Page::default();
     let mut told = after;
-    while told < load.messages && !page.is_full() {
-        let end = load.messages.min(told + READ_MESSAGES);
-        for message in read_messages(teller.ports, teller.place, told, end)? {
-            for update in teller.message(told, &message, Grown::default())? {
-                page.put(told + 1, update);
-            }
-            told += 1;
-            if page.is_full() {
-                break;
-            }
+    each_message(teller.ports, teller.place, told, load.messages, |n, message| {
+        for update in teller.message(n, &message, Grown::default())? {
+            page.put(n + 1, update);
         }
-    }
-    if told < load.messages {
-        return Ok(page.end(told, false));
-    }
+        told = n + 1;
+        Ok(!page.is_full())
+    })?;
+    // Results of the open batch stand behind the messages, in the places that are kept for them.
     let (count, done, ask) = load.batch.unwrap_or_default();
-    for i in 0..count {
-        let bit = 1 << i;
+    while let Some(i) = told.checked_sub(load.messages).filter(|i| *i < count.into()) {
+        if page.is_full() {
+            return Ok(page.end(told, false));
+        }
+        let (n, bit) = (told, 1 << i);
+        told += 1;
         if done & bit != 0 {
-            let n = load.messages + u64::from(i);
             for message in read_messages(teller.ports, teller.place, n, n + 1)? {
                 for update in teller.message(n, &message, Grown::default())? {
-                    page.put(load.messages, update);
+                    page.put(told, update);
                 }
             }
         } else if ask & bit == 0 {
-            page.put(
-                load.messages,
-                teller.status(&call_id(load.messages.saturating_sub(1), i as usize), "in_progress"),
-            );
+            page.put(told, teller.status(&call_id(load.messages.saturating_sub(1), i as usize), "in_progress"));
         }
+    }
+    if page.is_full() {
+        return Ok(page.end(told, false));
     }
     let number = Cursor::TAIL | Cursor::at(load.journal).number();
     page.put(number, rpc::response(request, json!({})));

@@ -2,9 +2,8 @@
 
 use super::tell::{Grown, Teller, call_id, message_id};
 use super::{Fault, INTERNAL, content, permission};
-use crate::error::{Error, Refusal};
+use crate::error::Error;
 use crate::faces::rpc;
-use crate::follow::{Face, Feed, What, follow};
 use crate::prelude::*;
 use crate::session::message::read_messages;
 use crate::session::{Message, Role};
@@ -83,8 +82,8 @@ fn waits(call: &str, page: &[(u64, Value)]) -> bool {
     questions.flat_map(|(_, event)| event["questions"].as_array().into_iter().flatten()).any(|q| q["call"] == call)
 }
 
-/// The answer of a prompt whose submission has its outcome; `n` is the number of the event that tells of it.
-pub(super) fn outcome(teller: &Teller, feed: &Feed, request: &Value, n: u64, event: &Value) -> Result<Value, Refusal> {
+/// The answer of a prompt whose submission has its outcome, as an event tells of it.
+pub(super) fn outcome(request: &Value, event: &Value) -> Value {
     let error = &event["error"];
     let code = error["code"].as_str().unwrap_or_default();
     let stop = match event["status"].as_str() {
@@ -92,11 +91,11 @@ pub(super) fn outcome(teller: &Teller, feed: &Feed, request: &Value, n: u64, eve
         Some("failed") => match code {
             "length" => "max_tokens",
             "budget" => "max_turn_requests",
-            "model" if is_refusal(teller, feed, n)? => "refusal",
+            "model" if error["kind"] == "refused" => "refusal",
             _ => {
                 let text = error["message"].as_str().unwrap_or("The turn failed.");
                 let data = json!({"submission": event["submission"], "code": code});
-                return Ok(Fault::new(INTERNAL, text).with(data).response(request));
+                return Fault::new(INTERNAL, text).with(data).response(request);
             }
         },
         // Aborted, or gone with its session.
@@ -106,18 +105,5 @@ pub(super) fn outcome(teller: &Teller, feed: &Feed, request: &Value, n: u64, eve
     if !error.is_null() {
         meta["writ/error"] = error.clone();
     }
-    Ok(rpc::response(request, json!({"stopReason": stop, "_meta": meta})))
-}
-
-/// Whether the model refused: its message, which says so, was stored in the commit that settled.
-fn is_refusal(teller: &Teller, feed: &Feed, n: u64) -> Result<bool, Refusal> {
-    let before = Feed { what: What::Thread, face: Face::Thread, ..feed.clone() };
-    let page = match follow(teller.ports, &before, n.saturating_sub(2)) {
-        Ok(page) => page,
-        Err(Refusal::Problem(_)) => return Ok(false),
-        Err(error) => return Err(error),
-    };
-    let told = page.frames.iter().filter(|(at, event)| *at < n && event["type"] == "messages");
-    let mut messages = told.flat_map(|(_, event)| event["messages"].as_array().into_iter().flatten());
-    Ok(messages.any(|one| one["message"]["errorKind"] == "refused"))
+    rpc::response(request, json!({"stopReason": stop, "_meta": meta}))
 }

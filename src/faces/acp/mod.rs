@@ -54,9 +54,11 @@ pub(super) fn answer(call: &Call) -> Result<Response, Refusal> {
             request(call, &mut connection, &id, &method, params).unwrap_or_else(|fault| line(&fault.response(&id)))
         }
         Ok(Message::Notification(method, params)) => {
-            notification(call, &connection, &method, &params).unwrap_or_else(|_| nothing())
+            notification(call, &connection, &method, &params).unwrap_or_else(|fault| unheard(call, &fault))
         }
-        Ok(Message::Response(id, outcome)) => permission::answered(call, &id, outcome).unwrap_or_else(|_| nothing()),
+        Ok(Message::Response(id, outcome)) => {
+            permission::answered(call, &id, outcome).unwrap_or_else(|fault| unheard(call, &fault))
+        }
         Err((id, fault)) => line(&fault.response(&id)),
     };
     response.header(CONNECTION, connection.written());
@@ -92,6 +94,14 @@ fn notification(call: &Call, connection: &Connection, method: &str, params: &Par
         "$/cancel_request" => prompt::cancel_request(call, connection, params),
         _ => Ok(nothing()),
     }
+}
+
+/// What went wrong with a message that nobody waits to be answered.
+fn unheard(call: &Call, fault: &Fault) -> Response {
+    if fault.code == INTERNAL {
+        call.ports.host.warn(&format!("a message of an ACP client was not done: {}", fault.message));
+    }
+    nothing()
 }
 
 fn initialize(connection: &mut Connection, id: &Value, params: &Params) -> Answer {

@@ -4,13 +4,14 @@
 //! answer is matched without anything being remembered.
 
 use super::tell::Teller;
-use super::{Answer, fault, nothing};
+use super::{Answer, Fault, fault, nothing};
 use crate::admission::{self, Cancelled};
-use crate::approval::{self, Decision, Question};
+use crate::approval::{self, Decision, Question, Reply};
 use crate::error::Error;
 use crate::faces::answer::Work;
 use crate::faces::call::Call;
 use crate::prelude::*;
+use crate::view;
 use serde_json::{Value, json};
 
 /// What ids of these requests begin with.
@@ -66,8 +67,10 @@ pub(super) fn answered(call: &Call, id: &Value, outcome: Result<Value, Value>) -
             match (outcome["outcome"].as_str(), outcome["optionId"].as_str()) {
                 (Some("selected"), Some(ALLOW)) => Decision::Approve,
                 (Some("selected"), _) => Decision::Deny(None),
-                // Whoever was to decide has ended the turn.
-                _ => return cancel(call, submission),
+                // Whoever was to decide has ended the turn: the one that asks, not one that goes on meanwhile.
+                (Some("cancelled"), _) if is_open(call, submission, tool_call)? => return cancel(call, submission),
+                (Some("cancelled"), _) => return Ok(nothing()),
+                _ => Decision::Deny(Some("The client's answer was neither a choice nor a cancellation.".into())),
             }
         }
         Err(error) => {
@@ -75,8 +78,16 @@ pub(super) fn answered(call: &Call, id: &Value, outcome: Result<Value, Value>) -
             Decision::Deny(Some(format!("The client could not ask anybody: {why}")))
         }
     };
-    let answered = approval::answer(call.ports, &call.owner, submission, tool_call, None, decision).map_err(fault)?;
+    let reply = Reply { call: tool_call, hash: None, decision, message: None };
+    let answered = approval::answer(call.ports, &call.owner, submission, reply).map_err(fault)?;
     Ok(nothing().with_work(Work::run(&answered)))
+}
+
+/// Whether a call of one's own submission still waits for an answer.
+fn is_open(call: &Call, submission: &str, tool_call: &str) -> Result<bool, Fault> {
+    let sub = view::find(&call.ports, &call.owner, submission).map_err(fault)?;
+    let questions = approval::questions(&call.ports, submission, &sub).map_err(fault)?;
+    Ok(questions.iter().any(|question| question.call == tool_call))
 }
 
 /// Cancels a submission, if it still goes on.

@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, Prompt};
 use super::feed::{Cursor, Told};
-use super::{Answer, LANE, Params, content, fault, key, no_session, nothing, permission, text};
+use super::{Answer, Fault, LANE, NOT_FOUND, Params, content, fault, key, no_session, nothing, permission, text};
 use crate::admission;
 use crate::delivery::Delivery;
 use crate::faces::answer::{Response, Tail, Work};
@@ -40,22 +40,32 @@ pub(super) fn prompt(call: &Call, connection: &mut Connection, id: &Value, param
 
 /// Ends what a session is busy with: the prompts of this connection, or the turn of an earlier one.
 pub(super) fn cancel(call: &Call, connection: &Connection, params: &Params) -> Answer {
-    end(call, connection, text(params, "sessionId")?)
+    let (response, failed) = end(call, connection, text(params, "sessionId")?)?;
+    if let Some(fault) = failed {
+        // Nobody is answered.
+        call.ports.host.warn(&format!("a session/cancel was not done: {}", fault.message));
+    }
+    Ok(response)
 }
 
-/// Ends all prompts of a session, the last one first, so that none begins because another has ended.
-pub(super) fn end(call: &Call, connection: &Connection, name: &str) -> Answer {
+/// Ends all prompts of a session, the last one first, so that none begins because another has ended. One that can't be
+/// ended keeps nobody from ending the others; why it can't is told.
+pub(super) fn end(call: &Call, connection: &Connection, name: &str) -> Result<(Response, Option<Fault>), Fault> {
     let address = session::address(&call.owner, name).ok_or_else(no_session)?;
     let (_, head, _) = view::find_thread(&call.ports, &address).map_err(fault)?;
     let mut ids: Vec<String> = connection.of_session(name).rev().map(|prompt| prompt.submission.clone()).collect();
     ids.extend(head.op.map(|op| op.sub).filter(|id| !connection.answers(id)));
-    let mut response = nothing();
+    let (mut response, mut failed) = (nothing(), None);
     for id in ids {
-        // One that has its outcome is not touched.
-        response.work.extend(permission::cancel(call, &id)?.work);
+        // One that has its outcome, or went with an earlier session of this name, is not touched.
+        match permission::cancel(call, &id) {
+            Ok(ended) => response.work.extend(ended.work),
+            Err(fault) if fault.code == NOT_FOUND => {}
+            Err(fault) => failed = Some(fault),
+        }
     }
     response.work.dedup();
-    Ok(response)
+    Ok((response, failed))
 }
 
 /// The client does not want the answer of a request any more: a prompt ends, everything else has been answered.

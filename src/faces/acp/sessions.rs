@@ -12,7 +12,6 @@ use crate::id::Place;
 use crate::prelude::*;
 use crate::record::{Entry, Head, Inbox};
 use crate::session::{delete as deletion, import};
-use crate::store::read_format;
 use crate::view;
 use serde_json::{Value, json};
 
@@ -62,7 +61,7 @@ fn found_again(call: &Call, connection: &mut Connection, id: &Value, params: &Pa
     cwd(params)?;
     let address = session::address(&call.owner, name).ok_or_else(no_session)?;
     let (place, head, inbox) = view::find_thread(&call.ports, &address).map_err(fault)?;
-    let mut follow = unsettled(call, &place, &head, &inbox)?;
+    let mut follow = in_hand(call, &place, &head, &inbox)?;
     // What this connection has prompted is told as the answer of its prompt.
     follow.retain(|id| !connection.answers(id));
     let mut asked = Vec::new();
@@ -80,7 +79,8 @@ fn found_again(call: &Call, connection: &mut Connection, id: &Value, params: &Pa
     let told = Told { request, session: name.to_owned(), client, load: Some(load) };
     let feed = Feed { place, what: What::Thread, face: Face::Acp(told.written()) };
     let mut response = Response::stream(Tail { feed, after });
-    if follows {
+    // Behind a prompt of this connection it would wait for what the prompt may wait for: to be asked.
+    if follows && !connection.is_busy(&call.ports, name)? {
         response.header(LANE, name);
     }
     if let Some(before) = connection.tells(name, Some(id).filter(|_| follows)) {
@@ -89,8 +89,9 @@ fn found_again(call: &Call, connection: &mut Connection, id: &Value, params: &Pa
     Ok(response)
 }
 
-/// The submissions of a session that have no outcome, the one under way first.
-fn unsettled(call: &Call, place: &Place, head: &Head, inbox: &Inbox) -> Result<Vec<String>, Fault> {
+/// The submissions of a session that had no outcome when its head was read, the one under way first. What has one by now is
+/// told to its end all the same: the transcript is told as the head had it.
+fn in_hand(call: &Call, place: &Place, head: &Head, inbox: &Inbox) -> Result<Vec<String>, Fault> {
     let mut ids: Vec<String> = head.op.iter().map(|op| op.sub.clone()).collect();
     let end = inbox.next.min(head.pos.saturating_add(FOLLOWED_MAX as u64));
     for (_, entry) in crate::run::entries(&call.ports, place, head.pos, end).map_err(fault)? {
@@ -100,8 +101,6 @@ fn unsettled(call: &Call, place: &Place, head: &Head, inbox: &Inbox) -> Result<V
             ids.push(id);
         }
     }
-    let records = crate::run::records(&call.ports, ids.clone()).map_err(fault)?;
-    ids.retain(|id| records.get(id).is_some_and(|record| !record.is_settled()));
     ids.truncate(FOLLOWED_MAX);
     Ok(ids)
 }
@@ -110,12 +109,7 @@ fn unsettled(call: &Call, place: &Place, head: &Head, inbox: &Inbox) -> Result<V
 pub(super) fn list(call: &Call, _: &mut Connection, id: &Value, params: &Params) -> Answer {
     let cursor = optional(params, "cursor")?;
     let wanted = optional(params, "cwd")?;
-    let partitions = read_format(&call.ports).map_err(fault)?.partitions;
-    let fit = |cursor: &str| {
-        let parts = cursor.split_once('.').map(|(p, n)| (p.parse::<u16>(), n.parse::<u64>()));
-        matches!(parts, Some((Ok(p), Ok(_))) if p < partitions)
-    };
-    if cursor.is_some_and(|cursor| !fit(cursor)) {
+    if !view::is_cursor(&call.ports, cursor).map_err(fault)? {
         return Err(Fault::new(INVALID_PARAMS, "`cursor` is none that was given. Begin again without one."));
     }
     let (heads, next) = view::heads(&call.ports, &call.owner, cursor).map_err(fault)?;
@@ -135,8 +129,11 @@ pub(super) fn list(call: &Call, _: &mut Connection, id: &Value, params: &Params)
 
 /// Ends what a session is busy with. The session itself stays.
 pub(super) fn close(call: &Call, connection: &mut Connection, id: &Value, params: &Params) -> Answer {
-    let ended = prompt::end(call, connection, text(params, "sessionId")?)?;
-    let mut response = line(&rpc::response(id, json!({})));
+    let (ended, failed) = prompt::end(call, connection, text(params, "sessionId")?)?;
+    let mut response = match failed {
+        None => line(&rpc::response(id, json!({}))),
+        Some(fault) => line(&fault.response(id)),
+    };
     response.work = ended.work;
     Ok(response)
 }

@@ -4,13 +4,18 @@ use super::envelope::Era;
 use super::questions;
 use super::results;
 use crate::approval;
-use crate::error::{Problem, Refusal};
+use crate::auth;
+use crate::error::Refusal;
+use crate::faces::call::Call;
 use crate::faces::rpc::{self, Fault};
 use crate::ports::Ports;
 use crate::prelude::*;
 use crate::view;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+/// What signs the path of a wait.
+const DOMAIN: &str = "writ/mcp/ask/1";
 
 /// What of a call its answer needs. It travels in the name of a feed and in the path of a wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,36 +47,39 @@ impl Ask {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The path that gives the answer.
-    pub fn path(&self, id: &str) -> String {
-        let mut path = format!("/mcp/calls/{id}?ask=");
+    /// The path that gives the answer. Signed: what it says was read from a request, and is not to be said by others.
+    pub fn path(&self, ports: &Ports, owner: &str, id: &str) -> Result<String, Refusal> {
+        let signed = auth::signature(ports, &[DOMAIN, owner, id, &self.text()])?;
+        let mut path = format!("/mcp/calls/{id}?signed={signed}&ask=");
         for byte in self.text().bytes() {
             match byte {
                 b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => path.push(char::from(byte)),
                 _ => path.push_str(&format!("%{byte:02X}")),
             }
         }
-        path
+        Ok(path)
     }
 
-    /// The answer as things stand: the outcome, what is asked, or that it is not done yet; with its HTTP status. `owner`
-    /// must have it; `None` trusts the name of a feed, which only this face makes.
-    pub fn answer(&self, ports: &Ports, owner: Option<&str>, id: &str) -> Result<(u16, Value), Refusal> {
-        let Some(record) = view::record(ports, id)? else {
-            return match owner {
-                Some(_) => Err(Problem::not_found().into()),
-                None => Ok((200, gone().response(&self.id))),
-            };
+    /// The one of a path, if it was given for this submission of this owner.
+    pub fn taken(call: &Call, id: &str) -> Result<Option<Self>, Refusal> {
+        let (Some(text), Some(signed)) = (call.path.query("ask"), call.path.query("signed")) else { return Ok(None) };
+        let is_given = auth::is_signed(&call.ports, &[DOMAIN, &call.owner, id, text], signed)?;
+        Ok(Self::parse(text).filter(|_| is_given))
+    }
+
+    /// The answer as things stand: the outcome, what is asked, or that it is not done yet. `owner` must have it, or it has
+    /// gone; `None` trusts the name of a feed, which only this face makes.
+    pub fn answer(&self, ports: &Ports, owner: Option<&str>, id: &str) -> Result<Value, Refusal> {
+        let record = view::record(ports, id)?;
+        let Some(record) = record.filter(|record| owner.is_none_or(|owner| owner == record.address.owner)) else {
+            return Ok(gone().response(&self.id));
         };
-        if owner.is_some_and(|owner| owner != record.address.owner) {
-            return Err(Problem::not_found().into());
-        }
         let questions = approval::questions(ports, id, &record)?;
         let result = match self.elicit && !questions.is_empty() {
             true => questions::required(ports, id, &record, &questions, &self.digest)?,
             false => results::tool_result(ports, id, &record)?,
         };
-        Ok((200, rpc::response(&self.id, self.era.dressed(result))))
+        Ok(rpc::response(&self.id, self.era.dressed(result)))
     }
 }
 
@@ -85,12 +93,10 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_ask_survives_its_path() {
+    fn an_ask_is_read_as_it_was_written() {
         let ask =
             Ask { id: json!("é /?#&%"), era: Era::Modern, elicit: true, token: Some(json!(7)), digest: "00".into() };
-        let path = ask.path("50-k71a5bvrh7j2aspdem614x068y");
-        let path = crate::faces::path::Path::parse(&path).unwrap();
-        assert_eq!(path.query("ask").and_then(Ask::parse), Some(ask));
+        assert_eq!(Ask::parse(&ask.text()), Some(ask));
         assert_eq!(Ask::parse("{}"), None);
     }
 }

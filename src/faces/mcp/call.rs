@@ -17,6 +17,7 @@ use crate::faces::session;
 use crate::follow::{Face, Feed, What};
 use crate::id::Address;
 use crate::prelude::*;
+use crate::view;
 use serde_json::{Map, Value, json};
 
 /// How long a call waits at most before it is answered that it is not done yet, in milliseconds.
@@ -31,16 +32,19 @@ pub fn agent(asked: &Asked, agent: &str, arguments: &Map<String, Value>) -> Resu
     asked.progress_token()?;
     let digest = canon::hash(&json!([agent, arguments]));
     let state = asked.params.get("requestState").filter(|state| asked.era == Era::Modern && !state.is_null());
-    let (accepted, work) = match state {
+    let (accepted, from, work) = match state {
         Some(state) => {
             let (id, sub) = questions::taken_up(asked, state, &digest)?;
             let none = Map::new();
             let responses = asked.params.get("inputResponses").and_then(Value::as_object).unwrap_or(&none);
             let work = questions::answer(&asked.call.ports, &id, &sub, responses)?;
             let place = sub.place(&id);
-            (Accepted { id, sub, place }, work)
+            (Accepted { id, sub, place }, 0, work)
         }
-        None => (submit(asked, agent, &tool, arguments)?, None),
+        None => {
+            let (accepted, from) = submit(asked, agent, &tool, arguments)?;
+            (accepted, from, None)
+        }
     };
     if is_task {
         let mut response = asked.result(tasks::created(&asked.call.ports, &accepted)?);
@@ -49,7 +53,7 @@ pub fn agent(asked: &Asked, agent: &str, arguments: &Map<String, Value>) -> Resu
     }
     // Who has named the call can ask again; whoever has not, has lost it with the connection.
     let is_lost = asked.era == Era::Modern && accepted.sub.key.is_none();
-    later(asked, accepted, work, digest, is_lost)
+    later(asked, accepted, Seen { from, work, digest, is_lost })
 }
 
 /// Before anything is stored.
@@ -73,7 +77,13 @@ fn check_capabilities(asked: &Asked, agent: &str, tool: &AgentTool) -> Result<()
     }
 }
 
-fn submit(asked: &Asked, agent: &str, tool: &AgentTool, arguments: &Map<String, Value>) -> Result<Accepted, Fail> {
+/// Submits it. And behind which number of its thread's journal all that will be told of it stands.
+fn submit(
+    asked: &Asked,
+    agent: &str,
+    tool: &AgentTool,
+    arguments: &Map<String, Value>,
+) -> Result<(Accepted, u64), Fail> {
     let call = asked.call;
     let (mut body, mut session, mut key) = (Map::new(), None, None);
     match &tool.input {
@@ -115,7 +125,12 @@ fn submit(asked: &Asked, agent: &str, tool: &AgentTool, arguments: &Map<String, 
         Some(name) => session_of(&call.owner, agent, name)?,
         None => session::minted(&call.ports, &call.owner, agent, key.as_deref()),
     };
-    Ok(admission::submit(call.ports, call.agents, address, key, &delivery)?)
+    // What has a key may have been accepted, and told of, long ago. In a new thread nothing was told.
+    let from = match session.is_some() && key.is_none() && asked.streams()? {
+        true => view::find_thread(&call.ports, &address).map_or(0, |(_, head, _)| head.jused),
+        false => 0,
+    };
+    Ok((admission::submit(call.ports, call.agents, address, key, &delivery)?, from))
 }
 
 fn session_of(owner: &str, agent: &str, name: &str) -> Result<Address, Problem> {
@@ -125,33 +140,43 @@ fn session_of(owner: &str, agent: &str, name: &str) -> Result<Address, Problem> 
     })
 }
 
-/// The answer when it is there: at once, at the end of a stream, or after a wait. `is_lost`: who leaves before it gives
-/// the work up.
-pub fn later(
-    asked: &Asked,
-    accepted: Accepted,
-    work: Option<Work>,
-    digest: String,
-    is_lost: bool,
-) -> Result<Response, Fail> {
+/// What an answer that comes later has to know.
+#[derive(Default)]
+pub struct Seen {
+    /// Behind which number of the journal everything stands that is told.
+    pub from: u64,
+    /// What has to run; by default the submission.
+    pub work: Option<Work>,
+    /// Hash of the call.
+    pub digest: String,
+    /// Who leaves before it is answered gives the work up.
+    pub is_lost: bool,
+}
+
+/// The answer when it is there: at once, at the end of a stream, or after a wait.
+pub fn later(asked: &Asked, accepted: Accepted, seen: Seen) -> Result<Response, Fail> {
     let ports = &asked.call.ports;
+    let Seen { from, work, digest, is_lost } = seen;
     if accepted.sub.is_settled() {
         return Ok(asked.result(results::tool_result(ports, &accepted.id, &accepted.sub)?));
     }
-    let token = asked.progress_token()?;
-    let streams = token.is_some() || asked.wants_stream();
+    let (token, streams) = (asked.progress_token()?, asked.streams()?);
     let ask = Ask { id: asked.id.clone(), era: asked.era, elicit: asked.elicits(), token, digest };
     let face = Face::Mcp(format!("call {}", ask.text()));
     let Accepted { id, sub, place } = &accepted;
     let mut response = match streams {
         true => {
             let feed = Feed { place: place.clone(), what: What::Submission(id.clone()), face };
-            Response::stream(Tail { feed, after: 0 })
+            Response::stream(Tail { feed, after: from })
         }
         false => {
             let feed = Feed { place: place.clone(), what: What::Outcome(id.clone()), face };
             let mut now = asked.result(results::tool_result(ports, id, sub)?);
-            now.wait = Some(Wait { tail: Tail { feed, after: 0 }, ms: WAIT_MS, then: ask.path(id) });
+            now.wait = Some(Wait {
+                tail: Tail { feed, after: 0 },
+                ms: WAIT_MS,
+                then: ask.path(ports, &asked.call.owner, id)?,
+            });
             now
         }
     };

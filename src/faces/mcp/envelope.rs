@@ -77,7 +77,7 @@ pub fn read<'a>(call: &'a Call<'a>, id: Value, method: String, params: Map<Strin
         check_name(call, &method, &params)?;
         return Ok(asked(Era::Modern, capabilities, params));
     }
-    let header = call.request.header("mcp-protocol-version").map(str::trim).filter(|_| has_headers(call));
+    let header = call.request.header("mcp-protocol-version").map(trimmed).filter(|_| has_headers(call));
     match header {
         _ if method == "initialize" => {}
         None if !MODERN_ONLY.contains(&method.as_str()) => {}
@@ -92,8 +92,11 @@ pub fn read<'a>(call: &'a Call<'a>, id: Value, method: String, params: Map<Strin
     Ok(asked(Era::Legacy, Map::new(), params))
 }
 
-/// A notification is not answered, but one that its headers contradict is refused.
+/// A notification is not answered, but one that its headers contradict is refused. (A pipe has no headers.)
 pub fn check_notification(call: &Call, method: &str, params: &Map<String, Value>) -> Result<(), Fail> {
+    if !has_headers(call) {
+        return Ok(());
+    }
     match params.get("_meta").and_then(|meta| meta.get(VERSION)).and_then(Value::as_str) {
         Some(version) => check_version(call, version).and_then(|()| check_method(call, method)),
         None => Ok(()),
@@ -101,13 +104,13 @@ pub fn check_notification(call: &Call, method: &str, params: &Map<String, Value>
 }
 
 /// Over stdio there are none. Only a host can say so: a server strips this header from what comes over the network.
-fn has_headers(call: &Call) -> bool {
+pub fn has_headers(call: &Call) -> bool {
     call.request.header("writ-transport") != Some("stdio")
 }
 
 fn check_version(call: &Call, version: &str) -> Result<(), Fail> {
     if has_headers(call) {
-        match call.request.header("mcp-protocol-version").map(str::trim) {
+        match call.request.header("mcp-protocol-version").map(trimmed) {
             Some(header) if header == version => {}
             Some(_) => return Err(Fail::header("The header `Mcp-Protocol-Version` differs from the body's version.")),
             None => return Err(Fail::header("The header `Mcp-Protocol-Version` is missing.")),
@@ -119,8 +122,13 @@ fn check_version(call: &Call, version: &str) -> Result<(), Fail> {
     Ok(())
 }
 
+/// A header's value without the white space that HTTP allows around it, and no other.
+fn trimmed(value: &str) -> &str {
+    value.trim_matches([' ', '\t'])
+}
+
 fn check_method(call: &Call, method: &str) -> Result<(), Fail> {
-    match call.request.header("mcp-method").map(str::trim) {
+    match call.request.header("mcp-method").map(trimmed) {
         _ if !has_headers(call) => Ok(()),
         Some(header) if header == method => Ok(()),
         Some(_) => Err(Fail::header("The header `Mcp-Method` differs from the body's `method`.")),
@@ -137,7 +145,7 @@ fn check_name(call: &Call, method: &str, params: &Map<String, Value>) -> Result<
     };
     // What is no text is refused where it is used.
     let Some(name) = params.get(field).and_then(Value::as_str).filter(|_| has_headers(call)) else { return Ok(()) };
-    let header = call.request.header("mcp-name").map(str::trim);
+    let header = call.request.header("mcp-name").map(trimmed);
     let header = header.ok_or_else(|| Fail::header(format!("The header `Mcp-Name` is missing; it says `{field}`.")))?;
     let decoded = match header.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         Some(encoded) => base64::decode(encoded).and_then(|bytes| String::from_utf8(bytes).ok()),
@@ -228,8 +236,13 @@ impl Asked<'_> {
         }
     }
 
+    /// Whether a call is answered by a stream: to be told of progress, or because the client takes nothing else.
+    pub fn streams(&self) -> Result<bool, Fail> {
+        Ok(self.progress_token()?.is_some() || self.wants_stream())
+    }
+
     /// Whether the client takes a stream and nothing else.
-    pub fn wants_stream(&self) -> bool {
+    fn wants_stream(&self) -> bool {
         let accept = self.call.request.headers.iter().filter(|(name, _)| name == "accept");
         let media: Vec<&str> = accept
             .flat_map(|(_, value)| value.split(','))

@@ -59,7 +59,11 @@ impl Fail {
     /// The answer to the request of an id.
     pub fn response(self, id: &Value) -> Response {
         let (status, fault) = self.told();
-        Response::json(status, &fault.response(id))
+        let mut response = Response::json(status, &fault.response(id));
+        if status == 503 {
+            response.header("retry-after", "1");
+        }
+        response
     }
 
     /// Status and error.

@@ -26,9 +26,13 @@ use crate::error::{Problem, Refusal};
 use crate::follow::Feed;
 use crate::ports::Ports;
 use crate::prelude::*;
+use ask::Ask;
 use envelope::{Asked, Era};
 use fail::Fail;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+/// Names, as JSON, a request whose answer is not wanted any more: for transports that can't see that by themselves.
+const LEFT: &str = "writ-left";
 
 /// `POST /mcp`: one message.
 pub(super) fn post(call: &Call) -> Result<Response, Refusal> {
@@ -38,9 +42,8 @@ pub(super) fn post(call: &Call) -> Result<Response, Refusal> {
             let asked = envelope::read(call, id.clone(), method, params);
             asked.and_then(|asked| route(&asked)).unwrap_or_else(|fail| fail.response(&id))
         }
-        // What is cancelled here ends with its connection; there is nothing else that a client could tell.
         Ok(Message::Notification(method, params)) => match envelope::check_notification(call, &method, &params) {
-            Ok(()) => Response { headers: Vec::new(), ..Response::bytes(202, "", Vec::new()) },
+            Ok(()) => noted(call, &method, &params),
             Err(fail) => fail.response(&Value::Null),
         },
         Ok(Message::Response(id, _)) => {
@@ -50,13 +53,26 @@ pub(super) fn post(call: &Call) -> Result<Response, Refusal> {
     })
 }
 
+/// A notification is not answered. Over HTTP a call is cancelled by leaving; a pipe has one connection only, and there the
+/// transport is told which answer is not wanted any more.
+fn noted(call: &Call, method: &str, params: &Map<String, Value>) -> Response {
+    let mut response = Response { headers: Vec::new(), ..Response::bytes(202, "", Vec::new()) };
+    let request = params.get("requestId").filter(|id| id.is_string() || id.is_number());
+    if let Some(id) = request.filter(|_| method == "notifications/cancelled" && !envelope::has_headers(call)) {
+        response.header(LEFT, id.to_string());
+    }
+    response
+}
+
 /// `GET /mcp/calls/{id}?ask=…`: what a call is answered when its submission has settled or asks something. For hosts: the
 /// path stands in the `then` of a wait.
 pub(super) fn later(call: &Call) -> Result<Response, Refusal> {
-    let ask = call.path.query("ask").and_then(ask::Ask::parse);
+    let ask = Ask::taken(call, call.param(0))?;
     let ask = ask.ok_or_else(|| Problem::field("ask", "`ask` is not what a wait of this face has given."))?;
-    let (status, message) = ask.answer(&call.ports, Some(&call.owner), call.param(0))?;
-    Ok(Response::json(status, &message))
+    Ok(match ask.answer(&call.ports, Some(&call.owner), call.param(0)) {
+        Ok(message) => Response::json(200, &message),
+        Err(refusal) => Fail::from(refusal).response(&ask.id),
+    })
 }
 
 /// Frames of a feed of this face, by what its request says.

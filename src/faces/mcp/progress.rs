@@ -32,7 +32,7 @@ pub fn frames(ports: &Ports, feed: &Feed, ask: &str, after: u64) -> Result<Frame
     }
     let end = page.end || view::is_due(ports, id)?;
     if end {
-        let (_, event) = ask.answer(ports, None, id)?;
+        let event = ask.answer(ports, None, id)?;
         told.push(Frame { number: page.next, name: None, event });
     }
     Ok(Frames { frames: told, next: page.next, end })

@@ -2,7 +2,7 @@
 
 use super::envelope::Asked;
 use super::fail::Fail;
-use crate::approval::{self, Decision, Question};
+use crate::approval::{self, Decision, Question, REASON_BYTES_MAX, Reply};
 use crate::auth;
 use crate::error::Refusal;
 use crate::faces::answer::Work;
@@ -66,10 +66,13 @@ pub fn answer(
     for question in approval::questions(ports, id, sub)? {
         let Some(decision) = responses.get(&key(&question)).and_then(decision) else { continue };
         let owner = &sub.address.owner;
-        match approval::answer(*ports, owner, id, &question.call, Some(&question.hash), decision) {
+        let reply = Reply { call: &question.call, hash: Some(&question.hash), decision, message: None };
+        match approval::answer(*ports, owner, id, reply) {
             Ok(accepted) => work = Some(Work::run(&accepted)),
             // Somebody else was first.
             Err(Refusal::Problem(problem)) if problem.status == 409 => {}
+            // What was answered before it counts; the others are asked again.
+            Err(_) if work.is_some() => break,
             Err(refusal) => return Err(refusal),
         }
     }
@@ -77,7 +80,8 @@ pub fn answer(
 }
 
 fn decision(response: &Value) -> Option<Decision> {
-    let reason = || response["content"]["reason"].as_str().filter(|r| !r.is_empty()).map(str::to_owned);
+    let cut = |reason: &str| reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned();
+    let reason = || response["content"]["reason"].as_str().filter(|r| !r.is_empty()).map(cut);
     match (response["action"].as_str()?, response["content"]["confirm"].as_bool()) {
         ("accept", Some(true)) => Some(Decision::Approve),
         ("accept", Some(false)) => Some(Decision::Deny(reason())),

@@ -10,7 +10,6 @@ use crate::faces::rpc::{self, Fault};
 use crate::faces::{session, thread};
 use crate::id::Address;
 use crate::prelude::*;
-use crate::store::read_format;
 use crate::view;
 use serde_json::{Value, json};
 
@@ -46,11 +45,8 @@ impl Resource {
 pub fn list(asked: &Asked) -> Result<Response, Fail> {
     let ports = &asked.call.ports;
     let cursor = asked.cursor()?;
-    if let Some(cursor) = cursor {
-        let (p, n) = view::parse_cursor(Some(cursor));
-        if format!("{p}.{n}") != cursor || p >= read_format(ports).map_err(Fail::from)?.partitions {
-            return Err(bad_cursor());
-        }
+    if !view::is_cursor(ports, cursor).map_err(Fail::from)? {
+        return Err(bad_cursor());
     }
     let (threads, next) = view::threads(ports, &asked.call.owner, cursor)?;
     let shown = |thread: &Value| {

@@ -1,6 +1,6 @@
 //! Tools for sessions and submissions.
 
-use super::call;
+use super::call::{self, Seen};
 use super::envelope::Asked;
 use super::fail::Fail;
 use super::results;
@@ -80,7 +80,7 @@ pub fn fork(asked: &Asked, arguments: &Map<String, Value>) -> Result<Response, F
     let ports = asked.call.ports;
     let to = session::minted(&ports, &source.owner, &source.agent, None);
     let accepted = forks::fork(ports, source, None, &to.thread, at)?;
-    call::later(asked, accepted, None, String::new(), false)
+    call::later(asked, accepted, Seen::default())
 }
 
 /// A page of a transcript.

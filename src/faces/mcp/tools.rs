@@ -8,8 +8,9 @@ use super::sessions;
 use super::settings;
 use super::{LIST_TTL_MS, rpc};
 use crate::agent::AgentInfo;
-use crate::error::Problem;
+use crate::error::{Problem, Refusal};
 use crate::faces::answer::Response;
+use crate::id::is_name;
 use crate::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -52,19 +53,24 @@ pub fn call(asked: &Asked) -> Result<Response, Fail> {
             sessions::FORK => sessions::fork(asked, arguments),
             sessions::READ => sessions::read(asked, arguments),
             sessions::INTERRUPT => sessions::interrupt(asked, arguments),
-            _ => {
-                let shown: String = name.chars().take(128).collect();
-                return Err(Fail::fault(200, rpc::INVALID_PARAMS, format!("There is no tool {shown:?}.")));
-            }
+            // What was accepted with this key before its agent went is found by it; admission refuses the others.
+            _ if is_name(name) && arguments.contains_key("idempotency_key") => call::agent(asked, name, arguments),
+            _ => return Err(no_tool(name)),
         },
     };
     match answered {
+        Err(Fail::Refusal(Refusal::Problem(problem))) if problem.code == "unknown-agent" => Err(no_tool(name)),
         // What the caller can mend is told to the model; what the machine lacks is an error.
-        Err(Fail::Refusal(crate::error::Refusal::Problem(problem))) if problem.status < 500 => {
+        Err(Fail::Refusal(Refusal::Problem(problem))) if problem.status < 500 => {
             Ok(asked.result(results::refused(&problem)))
         }
         answered => answered,
     }
+}
+
+fn no_tool(name: &str) -> Fail {
+    let shown: String = name.chars().take(128).collect();
+    Fail::fault(200, rpc::INVALID_PARAMS, format!("There is no tool {shown:?}."))
 }
 
 fn agents(asked: &Asked) -> Result<Vec<AgentInfo>, Problem> {
