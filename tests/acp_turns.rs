@@ -1,9 +1,14 @@
 //! ACP: turns, how they are told, and how they end.
 #![cfg(not(target_family = "wasm"))]
 
+use std::sync::Arc;
+
+use host_sim::data::Request;
+use host_sim::store::Store;
+use host_sim::store::memory::MemoryStore;
 use serde_json::json;
 use writ_tests::acp::{Editor, code};
-use writ_tests::{Gate, Setup, World, host, until};
+use writ_tests::{Gate, MeanwhileStore, Setup, World, host, until};
 
 const SCRIPT: &str = r#"
 [model]
@@ -302,6 +307,43 @@ async fn a_turn_outlives_the_client_that_asked_for_it() {
     editor.is_quiet().await;
     let again = editor.load(&session).await.0;
     assert_eq!(again[1..], told);
+    world.check().await;
+}
+
+/// Row 89: a turn that ends while its session is being loaded is told to its end all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_ends_during_a_load_is_told_to_its_end() {
+    let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let store = Arc::new(MeanwhileStore::new(inner.clone()));
+    let mut world = Setup::new(SCRIPT).store(store.clone()).world().await;
+    let gate = Gate::close(&mut world).await;
+    let (mut first, session) = editor(&world).await;
+    first.prompt(&session, "hi").await;
+    until(|| world.model.calls() > 0).await;
+    first.leave().await;
+    let (_, thread) = session.split_once('/').expect("agent/thread");
+    let path = format!("/v1/agents/helper/threads/{thread}/submissions");
+    let listed = world.send(Request::get(path)).await.json().expect("JSON");
+    let all = listed["submissions"].as_array().expect("submissions");
+    let id = all.iter().find(|s| s["kind"] == "run").and_then(|s| s["id"].as_str()).expect("a turn").to_owned();
+    // The load has read the head by then.
+    store.before(format!("/sub/{id}"), async move {
+        gate.open();
+        let is_settled = async || {
+            let all = inner.dump().await.expect("a dump");
+            let record = all.iter().find(|(key, _)| key.ends_with(&format!("/sub/{id}")));
+            record.is_some_and(|(_, value)| String::from_utf8_lossy(value).contains("\"outcome\""))
+        };
+        while !is_settled().await {
+            tokio::task::yield_now().await;
+        }
+    });
+    let mut later = Editor::open(&world).await;
+    let (shown, answer) = later.load(&session).await;
+    assert_eq!((shown, &answer["result"]), (vec!["user_message 0: hi".to_owned()], &json!({})));
+    later.until(|line| line["params"]["update"]["messageId"] == "1").await;
+    assert_eq!(later.short(0, &session), ["user_message 0: hi", "agent_message 1: Hello."]);
+    later.is_quiet().await;
     world.check().await;
 }
 
