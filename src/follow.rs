@@ -132,9 +132,10 @@ pub fn follow(ports: &Ports, feed: &Feed, after: u64) -> Result<Page, Refusal> {
     }
     let events_max = if feed.face == Face::Thread { EVENTS_MAX } else { EVENTS_TOLD_MAX };
     let mut page = Page { next: after, ..Page::default() };
-    let (mut at, mut size, mut lost) = (after, 0, None);
+    let (mut at, mut size, mut lost, mut was_settled) = (after, 0, None, None);
     for _ in 0..=RING / CHUNK {
         let chunk = Chunk::read(ports, feed, at)?;
+        let was_settled = *was_settled.get_or_insert(chunk.settled.is_some());
         let (low, high) = chunk.span;
         page.first = low + 1;
         if at < low {
@@ -163,8 +164,9 @@ pub fn follow(ports: &Ports, feed: &Feed, after: u64) -> Result<Page, Refusal> {
             }
         }
         if at >= high {
-            // The outcome is a fact of the record: it is told even when the journal has forgotten it.
-            if let Some(settled) = chunk.settled {
+            // The outcome is a fact of the record: it is told even when the journal has forgotten it. One that came between
+            // two of these reads brought events along, where the first has seen nothing yet: the next page has them.
+            if let Some(settled) = chunk.settled.filter(|_| was_settled) {
                 page.next = page.next.max(chunk.used);
                 page.frames.push((page.next, settled));
                 page.end = true;

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use host_sim::data::Request;
-use host_sim::store::Store;
 use host_sim::store::memory::MemoryStore;
 use serde_json::json;
 use writ_tests::acp::{Editor, code};
@@ -313,8 +312,7 @@ async fn a_turn_outlives_the_client_that_asked_for_it() {
 /// Row 89: a turn that ends while its session is being loaded is told to its end all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_that_ends_during_a_load_is_told_to_its_end() {
-    let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let store = Arc::new(MeanwhileStore::new(inner.clone()));
+    let store = Arc::new(MeanwhileStore::new(Arc::new(MemoryStore::new())));
     let mut world = Setup::new(SCRIPT).store(store.clone()).world().await;
     let gate = Gate::close(&mut world).await;
     let (mut first, session) = editor(&world).await;
@@ -327,16 +325,10 @@ async fn a_turn_that_ends_during_a_load_is_told_to_its_end() {
     let all = listed["submissions"].as_array().expect("submissions");
     let id = all.iter().find(|s| s["kind"] == "run").and_then(|s| s["id"].as_str()).expect("a turn").to_owned();
     // The load has read the head by then.
+    let settled = store.until_settled(&id);
     store.before(format!("/sub/{id}"), async move {
         gate.open();
-        let is_settled = async || {
-            let all = inner.dump().await.expect("a dump");
-            let record = all.iter().find(|(key, _)| key.ends_with(&format!("/sub/{id}")));
-            record.is_some_and(|(_, value)| String::from_utf8_lossy(value).contains("\"outcome\""))
-        };
-        while !is_settled().await {
-            tokio::task::yield_now().await;
-        }
+        settled.await;
     });
     let mut later = Editor::open(&world).await;
     let (shown, answer) = later.load(&session).await;

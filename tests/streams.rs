@@ -8,7 +8,7 @@ use host_sim::data::{Request, Response};
 use host_sim::store::memory::MemoryStore;
 use host_sim::store::{Guard, Store, Write};
 use serde_json::{Value, json};
-use writ_tests::{Appends, AppendsStore, CrashStore, Fault, Gate, Setup, Viewer, World, until};
+use writ_tests::{Appends, AppendsStore, CrashStore, Fault, Gate, MeanwhileStore, Setup, Viewer, World, until};
 
 const SCRIPT: &str = r#"
 [model]
@@ -251,6 +251,23 @@ async fn the_outcome_is_told_without_the_journal() {
 }
 
 /// Who waits behind a long answer on a store that loses every second piece gets its gaps, page by page.
+/// An outcome that comes between two reads of one look does not hide what came with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outcome_between_two_reads_hides_nothing() {
+    let store = Arc::new(MeanwhileStore::new(Arc::new(MemoryStore::new())));
+    let (world, gate, id) = busy(store.clone(), "hi").await;
+    let settled = store.until_settled(&id);
+    // A look reads so many slots at a time; behind the first ones nothing stands yet.
+    store.before("/j/101", async move {
+        gate.open();
+        settled.await;
+    });
+    let viewer = world.seen("t", &format!("?submission={id}&after=0")).await;
+    assert!(viewer.ended, "{:#?}", viewer.frames);
+    let kinds: Vec<&str> = viewer.frames.iter().filter_map(|(_, event)| event["type"].as_str()).collect();
+    assert_eq!(kinds, ["attempt", "messages", "text", "messages", "settled"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn many_gaps_are_many_pages() {
     let text = "x".repeat(900);

@@ -26,6 +26,21 @@ impl MeanwhileStore {
         *self.next.lock().expect("nobody panics with it") = Some((end.into(), Box::pin(happening)));
     }
 
+    /// The end of a wait: until a submission has its outcome in this store.
+    pub fn until_settled(&self, id: &str) -> impl Future<Output = ()> + Send + 'static {
+        let (inner, end) = (self.inner.clone(), format!("/sub/{id}"));
+        async move {
+            loop {
+                let all = inner.dump().await.expect("a dump");
+                let record = all.iter().find(|(key, _)| key.ends_with(&end));
+                if record.is_some_and(|(_, value)| String::from_utf8_lossy(value).contains("\"outcome\"")) {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
     fn due(&self, keys: &[String]) -> Option<Happening> {
         let mut next = self.next.lock().expect("nobody panics with it");
         let is_due = next.as_ref().is_some_and(|(end, _)| keys.iter().any(|key| key.ends_with(end.as_str())));
