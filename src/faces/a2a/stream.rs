@@ -1,7 +1,8 @@
 //! The frames of a task's stream: the task as it is, then what the journal tells of it, up to its end.
 //!
 //! A frame's number is the journal's, plus one; before all of them, at 0, comes the task. It is read together with the
-//! head, which says where the journal stood then: so nothing is missed, and nothing is told twice.
+//! head, which says where the journal stood then: so nothing is missed, and nothing is told twice unless the task moves
+//! faster than it is read.
 
 use super::question;
 use super::task::{self, RESULT, Shown, Stand, attempt_text, of_state};
@@ -86,7 +87,8 @@ fn wait(ports: &Ports, feed: &Feed, telling: &Telling, id: &str, after: u64) -> 
 fn first(ports: &Ports, feed: &Feed, telling: &Telling, id: &str) -> Result<Frames, Refusal> {
     let names = [keys::sub(id), feed.place.head()];
     let mut before = read(ports.store, names.clone())?;
-    for attempt in 1.. {
+    let mut tries = TRIES;
+    loop {
         let sub: Option<Submission> = decode_opt(&names[0], &before[0])?;
         let head: Option<Head> = decode_opt(&names[1], &before[1])?;
         let number = head.map_or(0, |head| head.jused);
@@ -98,7 +100,8 @@ fn first(ports: &Ports, feed: &Feed, telling: &Telling, id: &str) -> Result<Fram
         let (task, stand) = task::task(ports, id, &sub, shown)?;
         let now = read(ports.store, names.clone())?;
         // What the task rests on has moved: look again, or the journal would tell it once more.
-        if now != before && attempt < TRIES {
+        tries -= 1;
+        if now != before && tries > 0 {
             before = now;
             continue;
         }
@@ -106,7 +109,6 @@ fn first(ports: &Ports, feed: &Feed, telling: &Telling, id: &str) -> Result<Fram
         let frames = vec![frame(telling, number + 1, &json!({"task": task}))];
         return Ok(Frames { frames, next: number + 1, end });
     }
-    Ok(Frames::default())
 }
 
 /// What the journal tells after a frame.

@@ -68,7 +68,8 @@ pub(super) fn end(call: &Call, connection: &Connection, name: &str) -> Result<(R
     Ok((response, failed))
 }
 
-/// The client does not want the answer of a request any more: a prompt ends, everything else has been answered.
+/// The client does not want the answer of a request any more: a prompt ends. Everything else has been answered, or is told
+/// in its turn.
 pub(super) fn cancel_request(call: &Call, connection: &Connection, params: &Params) -> Answer {
     match params.get("requestId").and_then(|id| connection.of_request(id)) {
         Some(prompt) => permission::cancel(call, &prompt.submission),
