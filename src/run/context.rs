@@ -227,6 +227,19 @@ mod tests {
         assert!(context.tokens(Some(30_000)) <= 10_000 && context.tokens(None) <= 100_000);
     }
 
+    /// What is summarised has to fit the window, however many results it has; each keeps its beginning.
+    #[test]
+    fn results_share_the_window_of_a_summary() {
+        let results = (0..32).map(|n| (n, clipped(message(Role::ToolResult, &format!("{n}:{}", "x".repeat(500_000))))));
+        let context = Context::of(results.collect());
+        assert!(context.messages.iter().all(|(_, m)| m.plain_text().len() < 401_000));
+        let sent = context.project_whole(Some(200_000));
+        assert!((350_000..450_000).contains(&sent.len()), "{}", sent.len());
+        assert!((0..32).all(|n| sent.contains(&format!("\"{n}:x"))));
+        assert!(context.project(Some(200_000)).len() > 8_000_000);
+        assert_eq!(Context::of(Vec::new()).project_whole(None), "[]");
+    }
+
     #[test]
     fn the_last_answers_own_count_is_used() {
         let mut answer = message(Role::Assistant, "x");
