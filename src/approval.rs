@@ -10,7 +10,7 @@ use crate::error::{Error, Problem, Refusal};
 use crate::id::Place;
 use crate::keys;
 use crate::owned::Owned;
-use crate::ports::{Guard, Ports};
+use crate::ports::{Bytes, Guard, Ports};
 use crate::prelude::*;
 use crate::record::*;
 use crate::session::message::{Role, read_messages};
@@ -61,7 +61,7 @@ pub struct Reply<'a> {
     pub hash: Option<&'a str>,
     /// What is decided.
     pub decision: Decision,
-    /// The message that brings it, as its client calls it: see [`has_said`].
+    /// The message that brings it, as its client calls it: see [`Asking::has_said`].
     pub message: Option<&'a str>,
 }
 
@@ -86,32 +86,71 @@ pub fn reason(op: &Op) -> String {
     format!("It waits for approval of {}.", calls.join(", "))
 }
 
-/// The questions that a submission waits for, in the order of its calls; none of one that has settled.
-pub fn questions(ports: &Ports, id: &str, sub: &Submission) -> Result<Vec<Question>, Error> {
+/// What a submission asks, and what has answered.
+#[derive(Default)]
+pub struct Asking {
+    /// The questions that nobody has answered yet, in the order of its calls.
+    pub questions: Vec<Question>,
+    /// Messages whose answers were taken.
+    said: Vec<String>,
+    /// Answers that were not taken yet: key and value.
+    marks: Vec<(String, Bytes)>,
+}
+
+impl Asking {
+    /// Whether a message has answered a question already: one that comes again must not answer the next one. The last 16
+    /// of a submission are known, until it has its outcome.
+    pub fn has_said(&self, message: &str) -> Result<bool, Error> {
+        if self.said.iter().any(|said| said == message) {
+            return Ok(true);
+        }
+        for (key, mark) in &self.marks {
+            let mark: Approval = decode(key, mark)?;
+            if mark.said.as_deref() == Some(message) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// What a submission asks; nothing if it has settled.
+pub fn asking(ports: &Ports, id: &str, sub: &Submission) -> Result<Asking, Error> {
     if sub.is_settled() {
-        return Ok(Vec::new());
+        return Ok(Asking::default());
     }
     let place = sub.place(id);
     let [head] = read(ports.store, [place.head()])?;
     let head: Option<Head> = decode_opt(&place.head(), &head)?;
     match head.as_ref().and_then(|h| h.op.as_ref()).filter(|op| op.sub == id) {
-        Some(op) => questions_of(ports, &place, op),
-        None => Ok(Vec::new()),
+        Some(op) => asking_of(ports, &place, op),
+        None => Ok(Asking::default()),
     }
+}
+
+/// The questions that a submission waits for, in the order of its calls; none of one that has settled.
+pub fn questions(ports: &Ports, id: &str, sub: &Submission) -> Result<Vec<Question>, Error> {
+    Ok(asking(ports, id, sub)?.questions)
 }
 
 /// The questions of an operation that nobody has answered yet. Costs two reads if there are any.
 pub fn questions_of(ports: &Ports, place: &Place, op: &Op) -> Result<Vec<Question>, Error> {
+    Ok(asking_of(ports, place, op)?.questions)
+}
+
+fn asking_of(ports: &Ports, place: &Place, op: &Op) -> Result<Asking, Error> {
     let calls: Vec<String> = op.asked().map(|(i, ..)| op.call_name(i)).collect();
     if calls.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Asking { said: op.said.clone(), ..Asking::default() });
     }
     // One snapshot: a run deletes the mark in the commit that takes the question away.
     let mut wanted: Vec<String> = calls.iter().map(|call| keys::answer(&op.sub, call)).collect();
     wanted.push(place.head());
     let mut values = store::read_many(ports.store, &wanted)?;
     let head: Option<Head> = decode_opt(&place.head(), &values.pop().flatten())?;
-    let Some(op) = head.and_then(|head| head.op).filter(|now| now.sub == op.sub) else { return Ok(Vec::new()) };
+    let Some(op) = head.and_then(|head| head.op).filter(|now| now.sub == op.sub) else {
+        return Ok(Asking::default());
+    };
     let answered = |name: &String| {
         calls.iter().position(|c| c == name).is_some_and(|i| values.get(i).is_some_and(Option::is_some))
     };
@@ -126,7 +165,9 @@ pub fn questions_of(ports: &Ports, place: &Place, op: &Op) -> Result<Vec<Questio
         asked: asked.at,
         expires: asked.expires,
     };
-    Ok(op.asked().map(question).filter(|question| !answered(&question.call)).collect())
+    let questions = op.asked().map(question).filter(|question| !answered(&question.call)).collect();
+    let marks = wanted.into_iter().zip(values).filter_map(|(key, mark)| Some((key, mark?))).collect();
+    Ok(Asking { questions, said: op.said, marks })
 }
 
 /// Answers a question of an owner's submission, durably, once (C13). The first answer wins; the same one again is taken as
@@ -255,26 +296,6 @@ fn place_of(call: &str) -> Option<(u64, u64)> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (n, i) = call.split_once('.').filter(|(n, i)| is_number(n) && is_number(i))?;
     Some((n.parse().ok()?, i.parse().ok()?))
-}
-
-/// Whether a message has answered a question of a submission already: one that comes again must not answer the next one.
-/// The last 16 of a submission are known, until it has its outcome.
-pub fn has_said(ports: &Ports, id: &str, sub: &Submission, message: &str) -> Result<bool, Error> {
-    let place = sub.place(id);
-    let [head] = read(ports.store, [place.head()])?;
-    let head: Option<Head> = decode_opt(&place.head(), &head)?;
-    let Some(op) = head.and_then(|head| head.op).filter(|op| op.sub == id) else { return Ok(false) };
-    if op.said.iter().any(|said| said == message) {
-        return Ok(true);
-    }
-    let marks: Vec<String> = op.asked().map(|(i, ..)| keys::answer(id, &op.call_name(i))).collect();
-    for (key, mark) in marks.iter().zip(store::read_many(ports.store, &marks)?) {
-        let mark: Option<Approval> = decode_opt(key, &mark)?;
-        if mark.is_some_and(|mark| mark.said.as_deref() == Some(message)) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// An answer to what is answered: the same one is taken as said.

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::prelude::*;
-use crate::session::message::join;
+use crate::session::message::{READ_MESSAGES, each_message, join};
 use crate::session::{Message, Role, Session};
 use crate::store::read_many;
 use core::fmt::Write;
@@ -10,9 +10,6 @@ use serde_json::{Value, json};
 
 /// Bytes of a tool result that are sent to a model at most: the rest is clipped in the projection, not in the store (C2).
 const RESULT_BYTES_MAX: u64 = 400_000;
-
-/// Messages of one read. The largest that stand in one value are below 200 KB.
-const STEP: u64 = 64;
 
 /// What each result has at least in a summary's request, in bytes.
 const SHARE_BYTES_MIN: usize = 1_000;
@@ -42,7 +39,7 @@ impl Context {
         let Some(boundary) = session.head.boundary else {
             return Ok(Self { messages: read(session, 0, count)? });
         };
-        let tail = count.saturating_sub(STEP - 1);
+        let tail = count.saturating_sub(READ_MESSAGES - 1);
         let mut keys = vec![place.message(boundary)];
         keys.extend((tail..count).map(|n| place.message(n)));
         let mut values = read_many(ports.store, &keys)?;
@@ -152,16 +149,13 @@ impl Array {
     }
 }
 
-/// Messages `from..to`, in steps: a read has the stored values of its messages in memory all at once.
+/// Messages `from..to`, numbered and clipped.
 fn read(session: &Session, from: u64, to: u64) -> Result<Vec<(u64, Message)>, Error> {
     let mut messages = Vec::new();
-    for start in (from..to).step_by(STEP as usize) {
-        let end = to.min(start + STEP);
-        let keys: Vec<String> = (start..end).map(|n| session.place.message(n)).collect();
-        for (n, value) in (start..end).zip(read_many(session.ports.store, &keys)?) {
-            messages.push((n, clipped(join(&session.ports, &session.place, n, value)?)));
-        }
-    }
+    each_message(&session.ports, &session.place, from, to, |n, message| {
+        messages.push((n, clipped(message)));
+        Ok(true)
+    })?;
     Ok(messages)
 }
 

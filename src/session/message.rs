@@ -5,7 +5,7 @@ use crate::id::Place;
 use crate::ports::{Bytes, Ports, Write};
 use crate::prelude::*;
 use crate::record::{Approval, Usage, decode};
-use crate::store::{READ_MAX, read_many};
+use crate::store::read_many;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -211,27 +211,22 @@ pub fn part_count(value: &[u8]) -> u32 {
     serde_json::from_slice::<Parts>(value).map_or(0, |p| p.parts)
 }
 
-/// Reads messages `from..to`, parts and all. One read per 256 messages, one more for each message in parts.
+/// Messages of one read: a read has their stored values in memory all at once, and the largest that stand in one value are
+/// below 200 KB.
+pub const READ_MESSAGES: u64 = 64;
+
+/// Reads messages `from..to`, parts and all: as [`each_message`] does.
 pub fn read_messages(ports: &Ports, place: &Place, from: u64, to: u64) -> Result<Vec<Message>, Error> {
     let mut messages = Vec::new();
-    let mut next = from;
-    while next < to {
-        let end = to.min(next + READ_MAX as u64);
-        let keys: Vec<String> = (next..end).map(|n| place.message(n)).collect();
-        let values = read_many(ports.store, &keys)?;
-        for (n, value) in (next..end).zip(values) {
-            messages.push(join(ports, place, n, value)?);
-        }
-        next = end;
-    }
+    each_message(ports, place, from, to, |_, message| {
+        messages.push(message);
+        Ok(true)
+    })?;
     Ok(messages)
 }
 
-/// Messages that are read at a time where each is looked at by itself: as large as they may be, so many fit in memory.
-const LOOK_MESSAGES: u64 = 16;
-
-/// Shows messages `from..to` one after the other, parts and all, until `look` wants no more (false). For pages with a
-/// limit in bytes: no more is read than what it may be.
+/// Shows messages `from..to` one after the other, parts and all, until `look` wants no more (false). One read per 64
+/// messages, one more for each message in parts.
 pub fn each_message(
     ports: &Ports,
     place: &Place,
@@ -241,7 +236,7 @@ pub fn each_message(
 ) -> Result<(), Error> {
     let mut next = from;
     while next < to {
-        let end = to.min(next + LOOK_MESSAGES);
+        let end = to.min(next + READ_MESSAGES);
         let keys: Vec<String> = (next..end).map(|n| place.message(n)).collect();
         for (n, value) in (next..end).zip(read_many(ports.store, &keys)?) {
             if !look(n, join(ports, place, n, value)?)? {

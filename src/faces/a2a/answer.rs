@@ -7,6 +7,7 @@ use super::task::{self, Shown};
 use crate::error::Refusal;
 use crate::faces::answer::{Response, Tail, Wait, Work};
 use crate::faces::call::Call;
+use crate::faces::path::encode;
 use crate::faces::rpc;
 use crate::follow::{Face, Feed, What};
 use crate::id::Place;
@@ -90,7 +91,7 @@ pub(super) fn written(binding: &Binding, answered: Result<Answered, Fault>) -> R
             let until = if terminal { Until::Terminal } else { Until::Interrupted };
             let mut then = format!("/a2a/answers/{id}?wrapped={wrapped}");
             if let Binding::Rpc(rpc) = binding {
-                then.push_str(&format!("&rpc={}", escaped(&rpc.to_string())));
+                then.push_str(&format!("&rpc={}", encode(&rpc.to_string())));
             }
             if let Some(history) = history {
                 then.push_str(&format!("&historyLength={history}"));
@@ -127,10 +128,4 @@ pub(super) fn later(call: &Call) -> Result<Response, Refusal> {
         Ok(if call.path.query("wrapped") == Some("true") { json!({"task": task}) } else { task })
     };
     Ok(written(&binding, task().map(Answered::result)))
-}
-
-/// A text as a value of a query.
-fn escaped(text: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }

@@ -252,13 +252,13 @@ fn go_on(call: &Call, tenant: Option<&str>, asked: &Asked, id: &str, streamed: b
         return Err(Fault::unsupported(text));
     }
     // One that comes again, because its answer got lost, is not an answer to the next question.
-    if approval::has_said(&call.ports, id, &sub, &asked.message_id)? {
+    let asking = approval::asking(&call.ports, id, &sub)?;
+    if asking.has_said(&asked.message_id)? {
         let done = answer(call, asked, id, &sub, streamed)?;
         let accepted = Accepted { id: id.to_owned(), place: sub.place(id), sub };
         return Ok(Answered { done, work: vec![Work::run(&accepted)] });
     }
-    let questions = approval::questions(&call.ports, id, &sub)?;
-    let (named, hash, decision) = match (question::verdict(&asked.parts), questions.as_slice()) {
+    let (named, hash, decision) = match (question::verdict(&asked.parts), asking.questions.as_slice()) {
         (Some(Verdict { call: Some(named), hash, decision }), _) => (named, hash, decision),
         (_, []) => {
             let text = format!(

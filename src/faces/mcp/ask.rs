@@ -7,6 +7,7 @@ use crate::approval;
 use crate::auth;
 use crate::error::Refusal;
 use crate::faces::call::Call;
+use crate::faces::path::encode;
 use crate::faces::rpc::{self, Fault};
 use crate::ports::Ports;
 use crate::prelude::*;
@@ -49,15 +50,9 @@ impl Ask {
 
     /// The path that gives the answer. Signed: what it says was read from a request, and is not to be said by others.
     pub fn path(&self, ports: &Ports, owner: &str, id: &str) -> Result<String, Refusal> {
-        let signed = auth::signature(ports, &[DOMAIN, owner, id, &self.text()])?;
-        let mut path = format!("/mcp/calls/{id}?signed={signed}&ask=");
-        for byte in self.text().bytes() {
-            match byte {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => path.push(char::from(byte)),
-                _ => path.push_str(&format!("%{byte:02X}")),
-            }
-        }
-        Ok(path)
+        let text = self.text();
+        let signed = auth::signature(ports, &[DOMAIN, owner, id, &text])?;
+        Ok(format!("/mcp/calls/{id}?signed={signed}&ask={}", encode(&text)))
     }
 
     /// The one of a path, if it was given for this submission of this owner.
